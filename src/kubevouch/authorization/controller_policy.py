@@ -330,12 +330,16 @@ def kubevouch_controller_policy() -> Policy:
         )
         + _cluster_wide(
             CERTIFICATE_REVOCATION_CONTROLLER,
-            rule(_READ, _KUBEVOUCH, "certificaterevocations"),
+            rule(_READ, _KUBEVOUCH, "certificaterevocations nodeidentities"),
             rule("update", _KUBEVOUCH, "certificaterevocations/status"),
             # Whether a server that is not ours refuses what is revoked.
             _ACCESS_REVIEWS,
+            # What others have signed, and for whom.
+            rule(_READ, _CERTIFICATES, _REQUESTS),
             EVENTS,
         )
+        # The records of what was issued.
+        + _in_namespace(KUBE_SYSTEM_NAMESPACE, CERTIFICATE_REVOCATION_CONTROLLER, rule(_READ, "", "configmaps"))
         # What went without an admitted request is put back, and the definitions before it.
         + _cluster_wide(
             DECISION_PROTECTION_CONTROLLER,

@@ -23,5 +23,8 @@ class ExitCode(IntEnum):
     """The API server answered and refused."""
     NOT_ENFORCED = 7
     """It was done and is stored, and nothing was seen to enforce it."""
+    NOTHING_FOUND = 8
+    """It was done, and reaches nothing that is known: who or what was named may have no certificate, or one that nobody
+    has written down."""
     INTERRUPTED = 130
     """Control-C."""

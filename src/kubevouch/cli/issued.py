@@ -60,7 +60,10 @@ _FILTERS = together(
 
 @click.group(cls=ui.Group)
 def issued() -> None:
-    """Look at which certificates were issued: by the ledger, also while kubevouch up writes it."""
+    """Look at which certificates were issued: by the ledger, also while kubevouch up writes it.
+
+    What another program has signed is not in it, such as kube-controller-manager: kubectl get csr shows the last hour.
+    """
 
 
 @issued.command("list")

@@ -22,8 +22,8 @@ from kubevouch.cli.flags.manifests import expect_parts, manifest_flags, take_set
 def manifests(parts: tuple[str, ...], kube_version: str, **flags: Any) -> None:
     """Print what to apply to a cluster that exists, as YAML for kubectl apply.
 
-    Parts are crds, guards, controllers, revocation, and all of these; attestation and agent are for who names them. The same flags
-    print the same text, and no cluster is asked. kubevouch install applies it.
+    Parts are crds, guards, controllers, revocation, and all of these; attestation and agent are for who names them. The
+    same flags print the same text, and no cluster is asked. kubevouch install applies it.
     """
     from kubevouch.standalone.attached.manifest_parts import ManifestSettingsError, documents, trees, version_of
 

@@ -15,14 +15,15 @@ from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.enforced import show_enforcement, verify_in_force
 from kubevouch.cli.exit_codes import ExitCode
-from kubevouch.cli.revoke_webhook import webhook, webhook_config
+from kubevouch.cli.revoke_webhook import opened, webhook, webhook_config
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
     from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import CertificateRevocation, RevocationTargets
     from kubevouch.client.interface import Client
     from kubevouch.client.rest_config import RESTConfig
-    from kubevouch.phases.revocation import Issued, Plan, Way
+    from kubevouch.phases.known_certificates import Issued
+    from kubevouch.phases.revocation import Plan, Way
     from kubevouch.phases.revocation_enforcement import InForce
     from kubevouch.phases.revocation_steps import Step
     from kubevouch.pki.x509.x509_certificate import Certificate
@@ -164,7 +165,9 @@ def _reason(_ctx: click.Context, param: click.Parameter, value: str) -> str:
 @click.option("--even-myself", is_flag=True, help="Also if it cuts off whoever asks.")
 @click.option("--even-the-last-admin", is_flag=True, help="Also if no other administrator is known.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@ui.facts_option("revocations", "certificates", "source", "unknown", "ways", "inForce", "steps", "dryRun")
+@ui.facts_option(
+    "revocations", "certificates", "source", "counted", "unknown", "nobody", "ways", "inForce", "steps", "dryRun"
+)  # fmt: skip
 @kubeconfig_option
 @click.pass_context
 def revoke(
@@ -226,10 +229,25 @@ def revoke(
                     _show(plan, issued)
                 _show_done(plan, reaching, told, dry_run=dry_run)
                 _show_steps(remaining)
+            _expect_found(plan, dry_run=dry_run)
             verify_in_force(told)
 
     with _told():
         run_async(work())
+
+
+def _expect_found(plan: Plan, *, dry_run: bool) -> None:
+    """Raises CLIError where somebody or something was named of which no certificate is known."""
+    if not plan.nobody:
+        return
+    names = ", ".join(map(ui.one_line, plan.nobody[:5])) + (", …" if len(plan.nobody) > 5 else "")
+    what = "would be revoked" if dry_run else "is revoked, and stands"
+    raise ui.CLIError(
+        f"got {names}, expected at least one certificate of each that is known and has not ended; none was found",
+        hint=f"what was named {what}; a kube-apiserver learns of fingerprints alone: name the certificate by"
+        " --certificate FILE, or give the ledger by --ledger FILE",
+        code=ExitCode.NOTHING_FOUND,
+    )
 
 
 class _Asked:
@@ -247,7 +265,7 @@ class _Asked:
 
     @asynccontextmanager
     async def prepared(self) -> AsyncIterator[tuple[Client, Issued, Plan, datetime]]:
-        from kubevouch.phases import revocation
+        from kubevouch.phases import known_certificates, revocation
         from kubevouch.util.clock import SystemClock
 
         named = self._named
@@ -267,8 +285,8 @@ class _Asked:
             # By the server's clock certificates are issued: this machine's may be behind it.
             await client.raw("GET", "/version")
             now = client.server_date.server if client.server_date is not None else SystemClock().now()
-            with _opened(self._ledger) as issued:
-                issued = issued or await revocation.of_cluster(client, named["keys"])
+            with opened(self._ledger) as ledger:
+                issued = await known_certificates.everything(client, ledger, self._ledger)
                 targets = _targets(named, since, until, now)
                 if serials:
                     listed = await revocation.issuers_of(
@@ -279,18 +297,6 @@ class _Asked:
                 name = self._name or revocation.default_name(targets, now)
                 objects = revocation.objects_of(name, targets, self._reason, self._message, by)
                 yield client, issued, await revocation.planned(issued, objects, now=now), now
-
-
-@contextmanager
-def _opened(ledger: Path | None) -> Iterator[Issued | None]:
-    """The ledger in a file; None without one."""
-    from kubevouch.phases import revocation
-
-    if ledger is None:
-        yield None
-        return
-    with revocation.ledger_file(ledger) as connection:
-        yield revocation.Issued(revocation.LedgerReader(connection), f"the ledger {ledger}")
 
 
 def _from_file(path: Path | None) -> list[str]:
@@ -374,13 +380,21 @@ def _show(plan: Plan, issued: Issued) -> None:
     more = len(plan.reached) - len(shown)
     count = "1 certificate that has" if len(plan.reached) == 1 else f"{len(plan.reached)} certificates that have"
     ui.say(f"{count} not ended" + (f", {more} of them not shown" if more else ""))
-    ui.say(f"  known from {issued.source}")
+    if plan.reached:
+        ui.say(f"  {plan.counted}")
+    for source in issued.ledger.sources:
+        ui.say(f"  looked at {source.name}" + (f": {source.limits}" if source.limits else ""))
+    nameless = sum(not each.certificate for each in plan.reached)
+    if nameless:
+        ui.say(f"  {nameless} known by number alone: no deny list of a kube-apiserver can refuse them by that")
     if plan.unknown:
         some = ", ".join(plan.unknown[:5])
         many = "1 serial number" if len(plan.unknown) == 1 else f"{len(plan.unknown)} serial numbers"
         ui.say(f"  {many} that nobody knows of: {some}")
     for name in plan.nobody[:_SHOWN]:
         ui.say(f"  no certificate of {ui.one_line(name)} is known that has not ended")
+    for name in plan.later[:_SHOWN]:
+        ui.say(f"  no certificate of {ui.one_line(name)} is known yet; one that comes is revoked")
 
 
 def _show_done(plan: Plan, ways: Sequence[Way], told: Sequence[InForce], *, dry_run: bool) -> None:
@@ -435,11 +449,18 @@ def _certificate(entry: Any) -> dict[str, str]:
 def _document(
     plan: Plan, issued: Issued, ways: Sequence[Way], told: Sequence[InForce], *, dry_run: bool
 ) -> dict[str, Any]:
+    from kubevouch.revocation.known import fingerprint_of
+
     return {
         "revocations": [each.metadata.name for each in plan.objects],
-        "certificates": [_certificate(each) for each in plan.reached],
+        "certificates": [
+            {**_certificate(each), "fingerprint": fingerprint_of(each), "from": list(sources)}
+            for each, sources in zip(plan.reached, plan.sources, strict=True)
+        ],
         "source": issued.source,
+        "counted": plan.counted,
         "unknown": list(plan.unknown),
+        "nobody": list(plan.nobody),
         "ways": [{"way": each.name, "reaches": each.reaches, "exposed": each.exposed} for each in ways],
         "inForce": [each.tree() for each in told],
         "dryRun": dry_run,
@@ -481,14 +502,14 @@ def list_(output: str, kubeconfig: Path | None) -> None:
 @kubeconfig_option
 def show(name: str, output: str, kubeconfig: Path | None) -> None:
     """Show one revocation: whom it names, what it has reached, and whether the API server refuses that now."""
-    from kubevouch.phases import revocation
+    from kubevouch.phases import known_certificates, revocation
     from kubevouch.phases.revocation_enforcement import look
     from kubevouch.util.clock import SystemClock
 
     async def work() -> tuple[CertificateRevocation, InForce]:
         async with connected(rest_config_of(kubeconfig)) as client:
             obj = await revocation.one(client, name)
-            issued = await revocation.of_cluster(client, obj.spec.revoked.keys)
+            issued = await known_certificates.everything(client)
             return obj, await look(client, obj, issued.ledger, SystemClock())
 
     with _told():

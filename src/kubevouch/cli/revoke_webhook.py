@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +15,10 @@ from kubevouch.cli import ui
 from kubevouch.cli.cluster import connected, kubeconfig_option, rest_config_of
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.runner import run_async
+
+if TYPE_CHECKING:
+    from kubevouch.ledger.interface import ReadableLedger
+    from kubevouch.phases.deny_list import DenyList
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _SHOWN = click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -105,7 +112,12 @@ def webhook(
 @click.option(
     "--skip-check", is_flag=True, help="Write the files without asking the webhook first: if it does not run yet."
 )
-@ui.facts_option("files", "fingerprints")
+@click.option("--ledger", type=_FILE, help="With --deny-list: a ledger, which counts with all that the API tells.")
+@click.option(
+    "--data-dir", type=click.Path(path_type=Path, file_okay=False),
+    help="With --deny-list: the data directory of kubevouch up, for its ledger.",
+)  # fmt: skip
+@ui.facts_option("files", "fingerprints", "empty")
 @kubeconfig_option
 def webhook_config(
     into: Path,
@@ -118,6 +130,8 @@ def webhook_config(
     webhook_user: str,
     deny_list: bool,
     skip_check: bool,
+    ledger: Path | None,
+    data_dir: Path | None,
     output: str,
     kubeconfig: Path | None,
 ) -> None:
@@ -130,12 +144,7 @@ def webhook_config(
     and the exit code is 2.
     """
     from kubevouch.phases import deny_webhook_config as made
-    from kubevouch.phases import revocation
     from kubevouch.util.files import make_folder, read_private, read_regular, write_atomically
-
-    async def listed() -> list[str]:
-        async with connected(rest_config_of(kubeconfig)) as client:
-            return made.fingerprints_of(await revocation.revocations(client))
 
     def contents(path: Path | None) -> bytes:
         return b"" if path is None else read_regular(path, 1 << 20)
@@ -150,7 +159,11 @@ def webhook_config(
                 f"nobody has asked {server}: if the webhook does not answer there, --failure-policy {failure_policy} "
                 + ("lets nobody pass who comes with a certificate" if failure_policy == "Deny" else "lets all pass")
             )
-    fingerprints = run_async(listed()) if deny_list else []
+    ledger = ledger or (data_dir / "ledger.db" if data_dir else None)
+    if ledger is not None and not deny_list:
+        raise ui.CLIError("--ledger and --data-dir come with --deny-list", code=ExitCode.INVALID)
+    found = _deny_list(kubeconfig, ledger) if deny_list else None
+    fingerprints = [] if found is None else list(found.fingerprints)
     if len(fingerprints) > made.MAX_LISTED:
         raise ui.CLIError(
             f"got {len(fingerprints)} fingerprints, expected {made.MAX_LISTED} at most",
@@ -172,12 +185,78 @@ def webhook_config(
     make_folder(into)
     for path, text in files.items():
         write_atomically(path, text.encode())
+    empty = [] if found is None else list(found.empty)
     if output != "text":
-        ui.document({"files": [str(path) for path in files], "fingerprints": len(fingerprints)}, output)
+        written = [str(path) for path in files]
+        ui.document({"files": written, "fingerprints": len(fingerprints), "empty": empty}, output)
+    else:
+        for path in files:
+            ui.step("written", str(path))
+        if found is not None:
+            _tell(found)
+        ui.say(f"  kube-apiserver --authorization-config={config}, and no --authorization-mode")
+    if empty:
+        raise _nothing(empty, "the files have the certificates of the others")
+
+
+def _tell(found: DenyList) -> None:
+    if not found.revocations:
+        ui.say("  nothing is revoked: the list is empty, and refuses nobody")
         return
-    for path in files:
-        ui.step("written", str(path))
-    ui.say(f"  kube-apiserver --authorization-config={config}, and no --authorization-mode")
+    certificates = "1 certificate" if len(found.fingerprints) == 1 else f"{len(found.fingerprints)} certificates"
+    revocations = "1 revocation" if found.revocations == 1 else f"{found.revocations} revocations"
+    ui.say(f"  refuses {certificates} of {revocations}")
+    for name in found.later:
+        ui.say(f"  of {name} nothing is known yet: write the list again once it reaches something")
+
+
+def _nothing(empty: list[str], what: str) -> ui.CLIError:
+    names = ", ".join(empty[:5]) + (", …" if len(empty) > 5 else "")
+    return ui.CLIError(
+        f"got no certificate of {names}, expected at least one of each revocation: {what}",
+        hint="a list has fingerprints alone: revoke the certificates by --certificate FILE, or give the ledger of"
+        " whoever has signed them by --ledger FILE",
+        code=ExitCode.NOTHING_FOUND,
+    )
+
+
+@contextmanager
+def opened(path: Path | None) -> Iterator[ReadableLedger | None]:
+    """The ledger in a file; None without one. Raises LedgerError."""
+    from kubevouch.phases import known_certificates
+
+    if path is None:
+        yield None
+        return
+    with known_certificates.ledger_file(path) as connection:
+        yield known_certificates.LedgerReader(connection)
+
+
+def _deny_list(kubeconfig: Path | None, ledger: Path | None) -> DenyList:
+    """Raises CLIError where nothing at all is known of what is revoked."""
+    from kubevouch.ledger.interface import LedgerError
+    from kubevouch.phases import known_certificates, revocation
+    from kubevouch.phases.deny_list import deny_list
+    from kubevouch.phases.revocation import RevocationError
+    from kubevouch.util.clock import SystemClock
+
+    async def listed() -> DenyList:
+        async with connected(rest_config_of(kubeconfig)) as client:
+            revoked = await revocation.revocations(client)
+            now = client.server_date.server if client.server_date is not None else SystemClock().now()
+            with opened(ledger) as beside:
+                issued = await known_certificates.everything(client, beside, ledger)
+                return await deny_list(issued, revoked, now=now)
+
+    try:
+        found = run_async(listed())
+    except RevocationError as err:
+        raise ui.CLIError(str(err), hint=err.hint) from err
+    except LedgerError as err:
+        raise ui.CLIError(str(err)) from err
+    if found.empty and not found.fingerprints:
+        raise _nothing(list(found.empty), "nothing is written")
+    return found
 
 
 def _verify_address(server: str) -> None:

@@ -1,15 +1,17 @@
 """certificate-revocation-controller: finds what each revocation reaches, and writes down that it came and went.
 
 An API server of kubevouch refuses what a CertificateRevocation names by itself, and needs nobody for it. Whether a
-server that is not ours refuses it is asked of that server, and told as the condition ``InForce``. What only the ledger
-knows, who has asked for a certificate and which token has let a machine in, is looked up here and put into the status,
-from where the API server, CRLs and the deny webhook take it. Source: kubevouch's own.
+server that is not ours refuses it is asked of that server, and told as the condition ``InForce``. What only the ledger,
+the requests and the records know, who has asked for a certificate and which token has let a machine in, is looked up
+here and put into the status, from where the API server, CRLs and the deny webhook take it; again as soon as more is
+known. Source: kubevouch's own.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,6 +20,7 @@ from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.core_v1.references import ObjectReference
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
+    CERTIFICATES_FOUND,
     ENDED,
     IN_FORCE,
     MAX_NUMBERS,
@@ -27,10 +30,12 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
     RevocationTargets,
 )
 from kubevouch.api.meta_v1 import Condition
+from kubevouch.client.cache.informer import ChangeHandler
 from kubevouch.client.interface import Client
 from kubevouch.controllers.controller import QueueController
 from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import DONE, Context, IgnorableError, Request, Result
+from kubevouch.controllers.known_certificates import ClusterCertificates, informers_of, known_to, ledger_alone
 from kubevouch.controllers.revocation_enforcement import Enforcement, ObservedEnforcement, OwnServerEnforcement
 from kubevouch.ledger import entries
 from kubevouch.ledger.entries import REVOKED, Entry, Query
@@ -39,9 +44,10 @@ from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.text.times import Time
 from kubevouch.policy.standing_decisions import StandingDecisions
 from kubevouch.revocation.enforcement import Reach
+from kubevouch.revocation.known import KnownCertificate, KnownCertificates, asked_at, counted, fingerprint_of
 from kubevouch.revocation.lost_revocations import LIFTED
-from kubevouch.revocation.reach import fingerprint_of, numbers_of, reached
-from kubevouch.revocation.revocations import Revocations, Revoked, revoked_by
+from kubevouch.revocation.reach import numbers_of, reached
+from kubevouch.revocation.revocations import Revocations, Revoked, mark_in, revoked_by
 from kubevouch.util.clock import Clock
 from kubevouch.util.logger import get_logger
 
@@ -55,6 +61,8 @@ MAX_LISTED = MAX_NUMBERS
 _WHILE_AWAY = Request("")
 # What a server that is not ours refuses.
 _LOOK = Request("", resource="enforcement")
+# What the cluster's objects have told since.
+_HEARD = Request("", resource="certificates")
 _MOST = 100_000
 _EVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 # What is issued later may be reached, too: by a key, by a moment that is yet to come.
@@ -67,6 +75,8 @@ class RevocationReconciler:
     Args:
         stands_by: another server leads: what the ledger of this one knows is added, and nothing else done.
         enforcement: who says whether a revocation is in force; an API server of ours unless it is given.
+        cluster: what the cluster's objects tell; None has only the ledger.
+        known: all that is known of certificates; only the ledger unless given.
     """
 
     def __init__(
@@ -80,9 +90,13 @@ class RevocationReconciler:
         decisions: StandingDecisions | None = None,
         stands_by: bool = False,
         enforcement: Enforcement | None = None,
+        cluster: ClusterCertificates | None = None,
+        known: KnownCertificates | None = None,
     ) -> None:
         self._stands_by = stands_by
         self._enforcement = enforcement or OwnServerEnforcement()
+        self._cluster = cluster
+        self._known = known or ledger_alone(ledger)
         self._decisions = decisions or StandingDecisions()
         self._client = client
         self._revocations = revocations
@@ -91,6 +105,10 @@ class RevocationReconciler:
         self._events = events
 
     async def reconcile(self, request: Request) -> Result:
+        if request == _HEARD:
+            if self._cluster is not None:
+                await self._cluster.read()
+            return DONE
         if self._stands_by and self._revocations.object(request.name) is None:
             return DONE
         if request == _LOOK:
@@ -127,14 +145,15 @@ class RevocationReconciler:
 
     async def _status(self, obj: CertificateRevocation) -> CertificateRevocationStatus:
         now, revoked = self._clock.now(), revoked_by(obj)
-        found = await reached(self._ledger, obj.spec.revoked, revoked.until, now=now)
+        known = await reached(self._known, obj.spec.revoked, revoked.until, now=now)
+        found = [each.entry for each in known]
         elsewhere = await self._elsewhere(obj, found, revoked)
         listed = found[:MAX_LISTED]
         ends = [entry.not_after for entry in found if entry.not_after is not None]
         if elsewhere.until is not None:
             ends.append(elsewhere.until.datetime())
         serials = _together(elsewhere.serials, numbers_of(_not_named(listed, obj.spec.revoked)))
-        certificates = list(dict.fromkeys((*elsewhere.certificates, *map(fingerprint_of, listed))))[:MAX_LISTED]
+        certificates = list(dict.fromkeys((*elsewhere.certificates, *_fingerprints(listed))))[:MAX_LISTED]
         if self._stands_by:
             # Who leads says what that means.
             if set(certificates) <= set(obj.status.certificates):
@@ -153,7 +172,7 @@ class RevocationReconciler:
             max(ends) if ends else None,
         )  # fmt: skip
         former = next((each for each in obj.status.conditions if each.type == IN_FORCE), None)
-        conditions = [self._enforcement.condition(reach, former)]
+        conditions = [self._enforcement.condition(reach, former), _found(known, matched, self._known)]
         if not found and obj.status.until is not None and obj.status.until.datetime() <= now and _ends(obj):
             ended = "every certificate that it was about has ended"
             conditions.append(Condition(type=ENDED, status=wellknown.CONDITION_TRUE, reason="Expired", message=ended))
@@ -169,16 +188,18 @@ class RevocationReconciler:
     async def _elsewhere(
         self, obj: CertificateRevocation, found: Sequence[Entry], revoked: Revoked
     ) -> CertificateRevocationStatus:
-        """What the status has of certificates that this ledger does not know, and another one does.
+        """What the status has of certificates that nothing here knows, and something elsewhere did.
 
-        Each server that has led has a ledger of its own. What one of them has found is revoked, whoever leads now.
+        Each server that has led has a ledger of its own, and requests are deleted. What was found once is revoked,
+        whoever leads now.
         """
         status = obj.status
         if _are_known(status, found):
             return CertificateRevocationStatus()
         # Also those that have ended, which need not be listed any more.
-        own = await reached(self._ledger, obj.spec.revoked, revoked.until, now=_EVER)
-        known, numbers = set(map(fingerprint_of, own)), {(entry.issuer_key, entry.serial) for entry in own}
+        known_ever = await reached(self._known, obj.spec.revoked, revoked.until, now=_EVER)
+        own = [each.entry for each in known_ever]
+        known, numbers = set(_fingerprints(own)), {(entry.issuer_key, entry.serial) for entry in own}
         serials = [
             IssuedNumbers(issuer=group.issuer, numbers=left)
             for group in status.serials
@@ -239,7 +260,25 @@ def _are_known(status: CertificateRevocationStatus, found: Sequence[Entry]) -> b
     """Whether a status has nothing but what ``found`` has."""
     numbers = {(entry.issuer_key, entry.serial) for entry in found}
     listed = {(group.issuer, number) for group in status.serials for number in group.numbers}
-    return listed <= numbers and set(status.certificates) <= set(map(fingerprint_of, found))
+    return listed <= numbers and set(status.certificates) <= set(_fingerprints(found))
+
+
+def _fingerprints(found: Sequence[Entry]) -> list[str]:
+    """Of those of which the certificate itself is known."""
+    return [fingerprint_of(each) for each in found if each.certificate]
+
+
+def _found(known: Sequence[KnownCertificate], matched: int, everything: KnownCertificates) -> Condition:
+    """What is known of what the revocation names, and from where: nothing found is no success."""
+    if not matched:
+        message = f"no certificate is known that it reaches and that has not ended; looked at: {everything.told()}"
+        return Condition(
+            type=CERTIFICATES_FOUND, status=wellknown.CONDITION_FALSE, reason="NothingFound", message=message
+        )
+    told = [counted(known)] if known else []
+    if matched > len(known):
+        told.append(f"{matched - len(known)} known from the status alone")
+    return Condition(type=CERTIFICATES_FOUND, status=wellknown.CONDITION_TRUE, reason="Found", message="; ".join(told))
 
 
 def _together(one: Sequence[IssuedNumbers], other: Sequence[IssuedNumbers]) -> list[IssuedNumbers]:
@@ -279,6 +318,15 @@ def build(context: Context) -> QueueController:
     observed = None
     if not context.is_own_server:
         observed = ObservedEnforcement(client, context.clock, look_again, lambda: controller.queue.add(_LOOK))
+
+    def heard() -> None:
+        controller.queue.add(_HEARD)
+
+    def noted(entry: Entry) -> None:
+        for name in revocations.about(mark_in(entry), entry.requester, asked_at(entry)):
+            controller.queue.add(Request(name))
+
+    cluster = ClusterCertificates(heard, noted)
     controller = QueueController(
         NAME,
         RevocationReconciler(
@@ -290,14 +338,19 @@ def build(context: Context) -> QueueController:
             decisions=context.decisions,
             stands_by=context.stands_by,
             enforcement=observed,
+            cluster=cluster,
+            known=known_to(context, cluster),
         ),
         context.clock,
         # Whoever waits for a webhook's answer keeps no revocation waiting.
         workers=1 if observed is None else 2,
     )
+    told: tuple[Callable[[Any, bool], None], ...] = (cluster.request, cluster.record, cluster.identity)
+    for informer, changed in zip(informers_of(context, client), told, strict=True):
+        controller.follow(informer, ChangeHandler(changed), resync_seconds=0)
     known: dict[str, Revoked] = {}
 
-    def changed() -> None:
+    def objects_changed() -> None:
         current = {each.name: each for each in revocations}
         for name in known.keys() | current.keys():
             # The same object as long as nothing but counts has changed.
@@ -306,8 +359,8 @@ def build(context: Context) -> QueueController:
         known.clear()
         known.update(current)
 
-    revocations.on_change(changed)
-    changed()
+    revocations.on_change(objects_changed)
+    objects_changed()
     controller.queue.add(_WHILE_AWAY)
     if observed is not None:
         controller.queue.add(_LOOK)

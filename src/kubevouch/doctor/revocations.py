@@ -14,6 +14,7 @@ from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.phases.revocation_enforcement import InForce, look, written
 from kubevouch.revocation.enforcement import HOLDER_UNKNOWN
+from kubevouch.revocation.known import KnownCertificates
 from kubevouch.util.clock import Clock
 from kubevouch.wellknown import CONDITION_TRUE
 
@@ -52,7 +53,7 @@ async def examine(client: Client, clock: Clock) -> list[Finding]:
     told = [written(each) for each in revocations]
     claimed = [number for number, each in enumerate(told) if each.is_true][:_ASKED]
     for number in claimed:
-        seen = await look(client, revocations[number], MemoryLedger(), clock)
+        seen = await look(client, revocations[number], KnownCertificates.of(MemoryLedger()), clock)
         # The controllers may know the certificate, of which the status has no more than the fingerprint.
         if seen.reason != HOLDER_UNKNOWN:
             told[number] = seen

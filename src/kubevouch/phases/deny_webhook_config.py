@@ -86,5 +86,8 @@ def fingerprints_of(revocations: Iterable[CertificateRevocation]) -> list[str]:
 
 def deny_list(fingerprints: Iterable[str]) -> str:
     """A condition that is true of requests with these certificates: no webhook has to run to refuse them."""
+    fingerprints = list(fingerprints)
+    if not fingerprints:
+        return "false"
     listed = ", ".join(f"'X509SHA256={each}'" for each in fingerprints)
     return f"request.extra['{CREDENTIAL_ID_EXTRA}'].exists(id, id in [{listed}])"

@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
-from pathlib import Path
-from sqlite3 import Connection
 
 import msgspec
 
 from kubevouch import wellknown
 from kubevouch.api.authentication_v1 import SelfSubjectReview
 from kubevouch.api.catalog import (
-    CERTIFICATE_SIGNING_REQUESTS,
     CLUSTER_ROLE_BINDINGS,
-    CONFIG_MAPS,
     SELF_SUBJECT_REVIEWS,
 )
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
@@ -38,21 +33,16 @@ from kubevouch.client import stored
 from kubevouch.client.interface import Client, WriteOptions
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.controllers.revocation_enforcement import OWN_BUILD
-from kubevouch.ledger import reading
-from kubevouch.ledger.entries import ISSUED, Entry, Query, Recorded, with_certificate
-from kubevouch.ledger.interface import ReadableLedger
-from kubevouch.ledger.memory import MemoryLedger
-from kubevouch.ledger.opening import connect_to_read
+from kubevouch.ledger.entries import ISSUED, Entry, Query
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.text.times import Time
+from kubevouch.phases.known_certificates import Issued
 from kubevouch.pki.errors import ParseError
-from kubevouch.pki.policy import BACKDATE
 from kubevouch.pki.x509 import x509_certificate
 from kubevouch.pki.x509.x509_certificate import Certificate
-from kubevouch.records import certificate_ledger
-from kubevouch.records.bootstrap_tokens import token_id_of_user
-from kubevouch.revocation.reach import fingerprint_of, reached
+from kubevouch.revocation.known import counted, fingerprint_of, joined
+from kubevouch.revocation.reach import reached
 from kubevouch.revocation.revocations import Revocations, mark_of
 
 MAX_SERIALS = 100_000
@@ -76,92 +66,27 @@ class HeldError(RevocationError):
     """What was revoked for good is not lifted."""
 
 
-# ------------------------------------------------------------------ what is known of what was issued
-
-
-class LedgerReader:
-    """The ledger in a file, read beside the process that writes it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    async def find(self, query: Query) -> Sequence[Recorded]:
-        """See ``ledger.interface.ReadableLedger``."""
-        return reading.find(self._connection, query)
-
-
-class Issued(msgspec.Struct, frozen=True):
-    """Where certificates are known from."""
-
-    ledger: ReadableLedger
-    source: str
-
-
-def ledger_file(path: Path) -> closing[Connection]:
-    """Raises LedgerError."""
-    return closing(connect_to_read(path, beside_writer=True))
-
-
-async def of_cluster(client: Client, keys: Collection[str] = ()) -> Issued:
-    """What the API tells: the requests of the last hour, and the newest certificate of each machine and signer.
-
-    Args:
-        keys: fingerprints that will be looked for; the records have the first half of each.
-
-    Raises:
-        APIStatusError, TransportError
-    """
-    entries: dict[tuple[str, str], Entry] = {}
-    for csr in (await list_all(client, CERTIFICATE_SIGNING_REQUESTS, options=PAGES)).items:
-        try:
-            certificate = x509_certificate.parse_bundle(csr.status.certificate)[0] if csr.status.certificate else None
-        except ParseError:
-            continue
-        if certificate is not None:
-            entry = Entry(
-                kind=ISSUED, at=certificate.not_before + BACKDATE, signer=csr.spec.signer_name,
-                request=csr.metadata.name, uid=csr.metadata.uid, requester=csr.spec.username,
-                token=token_id_of_user(csr.spec.username),
-            )  # fmt: skip
-            entry = with_certificate(entry, certificate)
-            entries[entry.issuer_key, entry.serial] = entry
-    whole = {key[:32]: key for key in keys}
-    for name in certificate_ledger.LAYOUT.names:
-        found = await stored.find(client, CONFIG_MAPS, name, wellknown.KUBE_SYSTEM_NAMESPACE)
-        for each in certificate_ledger.decode({} if found is None else found.data).values():
-            entries.setdefault(
-                (each.authority, each.serial),
-                Entry(
-                    kind=ISSUED,
-                    at=each.not_before + BACKDATE,
-                    signer=each.signer_name,
-                    serial=each.serial,
-                    issuer_key=each.authority,
-                    subject=each.common_name,
-                    node=each.machine,
-                    token=each.token,
-                    key=whole.get(each.public_key, each.public_key),
-                    requester=f"{wellknown.BOOTSTRAP_USER_PREFIX}{each.token}" if each.token else each.common_name,
-                    not_before=each.not_before,
-                    not_after=each.not_after,
-                ),
-            )
-    ledger = MemoryLedger()
-    await ledger.append(*sorted(entries.values(), key=lambda each: each.at))
-    return Issued(ledger, "requests and records of the cluster: of each machine the newest certificate")
-
-
 # ------------------------------------------------------------------ plan
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The objects that will be made, and what they reach. ``nobody``: names that reach nothing, such as ``node a``."""
+    """The objects that will be made, and what they reach.
+
+    Args:
+        nobody: names that reach nothing, such as ``node a``.
+        later: what reaches nothing yet and may: keys, and names until a moment that is yet to come.
+        counted: how many certificates are known from where.
+        sources: of each certificate, by fingerprint or number, from where it is known.
+    """
 
     objects: tuple[CertificateRevocation, ...]
     reached: tuple[Entry, ...]
     unknown: tuple[str, ...] = ()
     cut_off: tuple[str, ...] = msgspec.field(default=())
     nobody: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    counted: str = ""
+    sources: tuple[tuple[str, ...], ...] = ()
 
 
 async def issuers_of(
@@ -222,28 +147,77 @@ def default_name(targets: RevocationTargets, now: dt.datetime) -> str:
 
 
 async def planned(issued: Issued, objects: Sequence[CertificateRevocation], *, now: dt.datetime) -> Plan:
-    """What ``objects`` would reach. Raises LedgerError."""
-    found: dict[tuple[str, str], Entry] = {}
+    """What ``objects`` would reach, which then name the fingerprints of all that is found.
+
+    A deny list or a webhook knows a certificate by its fingerprint, and whoever runs no controller of ours has nobody
+    else to look it up. Raises LedgerError.
+    """
+    found: list[tuple[str, Entry]] = []
+    made: list[CertificateRevocation] = []
     unknown: list[str] = []
     nobody: dict[str, None] = {}
+    later: dict[str, None] = {}
     for obj in objects:
         targets = obj.spec.revoked
         until = now if targets.issued_until is None else targets.issued_until.datetime()
-        entries = await reached(issued.ledger, targets, until, now=now)
-        found |= {(entry.issuer_key, entry.serial): entry for entry in entries}
+        known = await reached(issued.ledger, targets, until, now=now)
+        entries = [each.entry for each in known]
+        found += ((name, each.entry) for each in known for name in each.sources)
+        numbers = {(entry.issuer_key, entry.serial) for entry in entries}
         for group in targets.serials:
-            unknown += (number for number in group.numbers if (group.issuer, number) not in found)
+            unknown += (number for number in group.numbers if (group.issuer, number) not in numbers)
+        # Of what may be issued yet nothing can be known.
+        none = nobody if until <= now else later
         for kind, names, seen in (
             ("user", targets.users, {entry.subject for entry in entries}),
             ("node", targets.nodes, {entry.node for entry in entries}),
             ("requester", targets.requesters, {entry.requester for entry in entries}),
         ):
-            nobody |= {f"{kind} {name}": None for name in names if name not in seen}
+            none |= {f"{kind} {name}": None for name in names if name not in seen}
         for token in targets.tokens:
             # Of what a machine has renewed by itself the ledger does not name the token.
             if not await reached(issued.ledger, RevocationTargets(tokens=[token]), until, now=now):
-                nobody[f"token {token}"] = None
-    return Plan(tuple(objects), tuple(found.values()), tuple(unknown), nobody=tuple(nobody))
+                none[f"token {token}"] = None
+        later |= {f"key {key}": None for key in targets.keys if key not in {entry.key for entry in entries}}
+        for period in targets.periods:
+            if not await reached(issued.ledger, RevocationTargets(periods=[period]), until, now=now):
+                ended = period.until is not None and period.until.datetime() <= now
+                (nobody if ended else later)[f"period {period.since} to {period.until}"] = None
+        made += _naming(obj, [fingerprint_of(each) for each in entries if each.certificate])
+    everything_found = joined(found)
+    return Plan(
+        tuple(made), tuple(each.entry for each in everything_found), tuple(unknown), nobody=tuple(nobody),
+        later=tuple(later), counted=counted(everything_found),
+        sources=tuple(each.sources for each in everything_found),
+    )  # fmt: skip
+
+
+def _naming(obj: CertificateRevocation, fingerprints: Sequence[str]) -> list[CertificateRevocation]:
+    """``obj`` with these fingerprints, and more objects for those of which it has no room."""
+    targets = obj.spec.revoked
+    named = frozenset(targets.certificates)
+    more = [each for each in dict.fromkeys(fingerprints) if each not in named]
+    if sum(len(group.numbers) for group in targets.serials) + len(targets.keys) > MAX_NUMBERS // 2:
+        # The object is large as it is; what it names is named apart from what that is found to be.
+        room = 0
+    else:
+        room = MAX_NUMBERS - len(targets.certificates)
+    first = msgspec.structs.replace(targets, certificates=[*targets.certificates, *more[:room]])
+    parts = [first, *(RevocationTargets(certificates=each) for each in _batched(more[room:], MAX_NUMBERS))]
+    name = obj.metadata.name
+    return [
+        msgspec.structs.replace(
+            obj,
+            metadata=msgspec.structs.replace(obj.metadata, name=f"{name}-found-{number}" if number else name),
+            spec=msgspec.structs.replace(obj.spec, revoked=part),
+        )
+        for number, part in enumerate(parts)
+    ]
+
+
+def _batched(values: Sequence[str], most: int) -> Iterator[list[str]]:
+    for start in range(0, len(values), most):
+        yield list(values[start : start + most])
 
 
 # ------------------------------------------------------------------ who must not be cut off

@@ -15,7 +15,6 @@ from kubevouch.client.interface import Client
 from kubevouch.client.pager import PAGES, list_all
 from kubevouch.controllers import revocation_enforcement
 from kubevouch.ledger.entries import ISSUED, Entry, with_certificate
-from kubevouch.ledger.interface import ReadableLedger
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.pki.x509.x509_certificate import Certificate
@@ -27,8 +26,9 @@ from kubevouch.revocation.enforcement import (
     REFUSED,
     Reach,
 )
+from kubevouch.revocation.known import KnownCertificates, fingerprint_of
 from kubevouch.revocation.node_revocation import is_of_node
-from kubevouch.revocation.reach import fingerprint_of, reached
+from kubevouch.revocation.reach import reached
 from kubevouch.revocation.revocations import revoked_by
 from kubevouch.util.clock import Clock
 
@@ -90,7 +90,7 @@ def written(obj: CertificateRevocation) -> InForce:
 async def look(
     client: Client,
     obj: CertificateRevocation,
-    ledger: ReadableLedger,
+    issued: KnownCertificates,
     clock: Clock,
     shown: Sequence[Certificate] = (),
 ) -> InForce:
@@ -99,18 +99,19 @@ async def look(
     Who may not ask that gets what the object says.
 
     Args:
-        shown: certificates that this client has, whether or not the ledger knows them.
+        shown: certificates that this client has, whether or not anything else knows them.
 
     Raises:
         APIStatusError, TransportError, LedgerError
     """
     if await revocation_enforcement.is_own(client):
         return _told(obj, await revocation_enforcement.look(client, _reach(obj, []), clock), by_own_server=True)
-    found = await reached(ledger, obj.spec.revoked, revoked_by(obj).until, now=clock.now())
-    known = {fingerprint_of(each): each for each in found if each.certificate}
+    known = await reached(issued, obj.spec.revoked, revoked_by(obj).until, now=clock.now())
+    found = [each.entry for each in known]
+    digests = {fingerprint_of(each) for each in found if each.certificate}
     meant = (each for each in shown if each.fingerprint().hex() in obj.spec.revoked.certificates)
     found += [with_certificate(Entry(kind=ISSUED, at=each.not_before), each)
-              for each in meant if each.fingerprint().hex() not in known]  # fmt: skip
+              for each in meant if each.fingerprint().hex() not in digests]  # fmt: skip
     reach = _reach(obj, found)
     try:
         condition = await revocation_enforcement.look(client, reach, clock)
@@ -124,7 +125,7 @@ async def look(
 async def settled(
     client: Client,
     made: Sequence[CertificateRevocation],
-    ledger: ReadableLedger,
+    issued: KnownCertificates,
     clock: Clock,
     shown: Sequence[Certificate] = (),
 ) -> list[InForce]:
@@ -141,7 +142,7 @@ async def settled(
         told = []
         for each in made:
             current = await stored.find(client, CERTIFICATE_REVOCATIONS, each.metadata.name)
-            told.append(await look(client, current or each, ledger, clock, shown))
+            told.append(await look(client, current or each, issued, clock, shown))
         if all(each.is_settled for each in told) or clock.monotonic() >= end:
             return told
         await clock.sleep(_STEP_SECONDS)
@@ -169,7 +170,7 @@ async def of_node(client: Client, node_name: str, clock: Clock, *, banned: bool 
         message = "the node has no revocation that could be asked about"
         return [InForce(f"node {node_name}", wellknown.CONDITION_UNKNOWN, NOT_ASKED, message)]
     newest = sorted(made, key=lambda each: str(each.metadata.creation_timestamp))[-1:]
-    return await settled(client, newest, MemoryLedger(), clock)
+    return await settled(client, newest, KnownCertificates.of(MemoryLedger()), clock)
 
 
 def _told(obj: CertificateRevocation, condition: Condition, *, by_own_server: bool = False) -> InForce:

@@ -21,7 +21,7 @@ from kubevouch.ledger.entries import Entry
 from kubevouch.pki.errors import ParseError
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.x509 import x509_certificate
-from kubevouch.revocation.reach import fingerprint_of
+from kubevouch.revocation.known import fingerprint_of
 
 T = TypeVar("T")
 

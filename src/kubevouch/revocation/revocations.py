@@ -18,6 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import HOLD, CertificateRevocation, IssuedNumbers
+from kubevouch.ledger.entries import Entry
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki.node_user import node_name_of
 from kubevouch.pki.x509.certificate_builder import key_identifier
@@ -58,6 +59,13 @@ def mark_of(certificate: Certificate, issuer: bytes) -> Mark:
         certificate.subject.common_name,
         issued_at(certificate),
     )
+
+
+def mark_in(entry: Entry) -> Mark:
+    """Of a certificate of which no more is known than what is written down of it."""
+    digest = hashlib.sha256(entry.certificate).digest() if entry.certificate else b""
+    serial = int(entry.serial, 16) if _is_number(entry.serial) else 0
+    return Mark(_octets(entry.issuer_key), serial, digest, _octets(entry.key), entry.subject, entry.at)
 
 
 def marks_of(chain: Sequence[Certificate]) -> tuple[Mark, ...]:
@@ -118,6 +126,10 @@ def numbers(listed: Iterable[IssuedNumbers]) -> Iterator[tuple[bytes, int]]:
                 yield issuer, int.from_bytes(serial)
 
 
+def _is_number(text: str) -> bool:
+    return 0 < len(text) <= _MAX_SERIAL_DIGITS and all(char in "0123456789abcdef" for char in text)
+
+
 def _octets(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
@@ -168,6 +180,7 @@ class Revocations:
         self._users: _Index[str] = _Index()
         self._requesters: _Index[str] = _Index()
         self._periods: list[tuple[bytes, dt.datetime, dt.datetime, Revoked]] = []
+        self._of_tokens: dict[int, Revoked] = {}
         self._listeners: list[Callable[[], None]] = []
         self.changes = 0
         """Another number once something is revoked, or is no more."""
@@ -226,6 +239,7 @@ class Revocations:
         self._objects, self._serials, self._certificates = fresh._objects, fresh._serials, fresh._certificates
         self._keys, self._users, self._periods = fresh._keys, fresh._users, fresh._periods
         self._requesters, self.loaded = fresh._requesters, lambda: True
+        self._of_tokens = fresh._of_tokens
         for obj, revoked in self._kept.values():
             self._index(obj, revoked)
         for obj, _ in list(self._objects.values()):
@@ -282,6 +296,8 @@ class Revocations:
     def _index(self, obj: CertificateRevocation, revoked: Revoked) -> None:
         for index, key in self._entries(obj):
             index.add(key, revoked)
+        if obj.spec.revoked.tokens:
+            self._of_tokens[id(revoked)] = revoked
         for period in obj.spec.revoked.periods:
             if period.since is not None and period.until is not None:
                 issuer = _octets(period.issuer)
@@ -290,6 +306,7 @@ class Revocations:
     def _drop(self, obj: CertificateRevocation, revoked: Revoked) -> None:
         for index, key in self._entries(obj):
             index.drop(key, revoked)
+        self._of_tokens.pop(id(revoked), None)
         self._periods = [each for each in self._periods if each[3] is not revoked]
 
     def _entries(self, obj: CertificateRevocation) -> Iterator[tuple[_Index[object], object]]:
@@ -373,6 +390,29 @@ class Revocations:
     def requester(self, name: str, asked: dt.datetime) -> Revoked | None:
         """What has revoked everything that a user, or a bootstrap token, has asked for until that time."""
         return _gravest(each for each in _all(self._requesters.get(name, ())) if asked <= each.until)
+
+    def about(self, mark: Mark, requester: str, asked: dt.datetime) -> set[str]:
+        """The names of the revocations that may reach a certificate which has just become known.
+
+        Args:
+            requester: who has asked for it, at ``asked``. What a token has let in renews by itself, so that each
+                revocation of a token is one.
+        """
+        serials = self._serials.get(mark.issuer)
+        hits = (
+            () if serials is None else serials.get(mark.serial, ()),
+            self._certificates.get(mark.fingerprint, ()),
+            self._keys.get(mark.key, ()),
+        )
+        found = {each.name for hit in hits for each in _all(hit)}
+        named = (
+            *_all(self._users.get(mark.user, ())),
+            *_all(self._requesters.get(requester, ())),
+            *self._of_tokens.values(),
+        )
+        found |= {each.name for each in named if asked <= each.until}
+        found |= {each.name for _, since, until, each in self._periods if since <= mark.issued <= until}
+        return found
 
     def node(self, name: str, issued: dt.datetime) -> str:
         """Why what was given to a node at that time counts no more, certificate or token; empty if it does."""

@@ -14,6 +14,8 @@ import pytest
 
 import identity_world as world
 import peers
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
+from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.main import run as cli_run
 from kubevouch.client.rest_config import rest_config
 from kubevouch.pki.x509 import x509_certificate
@@ -28,6 +30,10 @@ MACHINES = {"worker-1": "abcdef", "worker-2": "abcdef", "worker-3": "uvwxyz"}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
+    yield from machines()
+
+
+def machines() -> Iterator[Cluster]:
     with Cluster(https=True, controllers=CONTROLLERS) as running:
         running.run(own_kinds.ensure(running.server.client))
         for name, token in MACHINES.items():
@@ -78,9 +84,9 @@ def test_each_way_to_name_them_is_rehearsed(cluster: Cluster, tmp_path: Path) ->
         (("--node", "worker-1", "--node", "worker-3"), ["worker-1", "worker-3"]),
         (("--requester", "system:bootstrap:uvwxyz"), ["worker-3"]),
         (("--token", "abcdef"), ["worker-1", "worker-2"]),
-        (("--node", "nobody"), []),
         (("--serial", "77"), []),
         (("--since", "2100-01-01", "--until", "2100-01-02"), []),
+        (("--node", "worker-9", "--until", "2100-01-02"), []),
     ):
         tree = rehearsed(cluster, *arguments)
         assert nodes(tree) == reached, arguments
@@ -101,7 +107,8 @@ def test_how_many_are_told_in_words(cluster: Cluster) -> None:
         (("--serial", "77"), "1 serial number that nobody knows of: 77\n"),
     ):
         code, told = run(cluster, *arguments, "--dry-run")
-        assert code == 0 and expected in told, told
+        # Of a number nothing has to be found: it is itself what is revoked.
+        assert code == (ExitCode.NOTHING_FOUND if expected.startswith("no ") else 0) and expected in told, told
     assert "no certificate of" not in run(cluster, "--node", "worker-1", "--dry-run")[1]
 
 
@@ -183,7 +190,7 @@ def test_every_command_of_the_page_is_one(cluster: Cluster, tmp_path: Path, monk
     page = (peers.ROOT / "docs" / "howto" / "revocation.md").read_text()
     typed = [shlex.split(line.strip())[2:] for line in page.splitlines() if line.startswith("    kubevouch revoke ")]
     assert len(typed) == 7
-    assert run(cluster, "--user", "nobody", "--reason", "certificateHold", "--name", "stolen-laptop", "--yes")[0] == 0
+    assert run(cluster, "--node", "worker-3", "--reason", "certificateHold", "--name", "stolen-laptop", "--yes")[0] == 0
     for name in ("ca.crt", "apiserver.crt", "apiserver.key"):
         write_new(tmp_path / name, cluster.pki.ca_certificate)
     monkeypatch.chdir(tmp_path)
@@ -194,3 +201,38 @@ def test_every_command_of_the_page_is_one(cluster: Cluster, tmp_path: Path, monk
         # Nothing listens where the page has the webhook.
         rehearsal = ("--dry-run",) if line[0].startswith("--") else ("--skip-check",) * (line[0] == "webhook-config")
         assert run(cluster, *line, *rehearsal)[0] == 0, line
+
+
+def test_what_is_found_is_named_in_the_object(cluster: Cluster) -> None:
+    """Who runs no controller of ours, and every deny list, has nobody else to look it up."""
+    fingerprints = [certificate(cluster, each).fingerprint().hex() for each in ("worker-1", "worker-2")]
+    code, told = run(cluster, "--token", "abcdef", "--name", "found", "--yes")
+    assert code == 0 and "2 certificates: 2 from requests" in told, told
+    named = cluster.get(CERTIFICATE_REVOCATIONS, "found").spec.revoked
+    assert sorted(named.certificates) == sorted(fingerprints) and named.tokens == ["abcdef"]
+
+
+@pytest.fixture
+def unrevoked() -> Iterator[Cluster]:
+    """Where nothing is revoked yet."""
+    yield from machines()
+
+
+def test_a_list_says_of_what_nothing_is_known(unrevoked: Cluster, tmp_path: Path) -> None:
+    cluster = unrevoked
+    listing = ("webhook-config", "--deny-list", "--into", str(tmp_path / "list"))
+    code, told = run(cluster, *listing)
+    assert code == 0 and "nothing is revoked" in told
+    (tmp_path / "list" / "authorization-config.yaml").unlink()
+    assert run(cluster, "--user", "nosuch", "--name", "empty", "--yes")[0] == ExitCode.NOTHING_FOUND
+    code, told = run(cluster, *listing)
+    assert code == ExitCode.NOTHING_FOUND and "got no certificate of empty" in told and "nothing is written" in told
+    assert not (tmp_path / "list" / "authorization-config.yaml").exists()
+    # Of a key, any certificate may be yet to come.
+    assert run(cluster, "--key", "ab" * 32, "--name", "key", "--yes")[0] == 0
+    assert run(cluster, "--node", "worker-1", "--name", "node", "--yes")[0] == 0
+    code, told = run(cluster, *listing)
+    assert code == ExitCode.NOTHING_FOUND and "refuses 1 certificate of 3 revocations" in told
+    assert "of key nothing is known yet" in told and "got no certificate of empty, expected" in told
+    text = (tmp_path / "list" / "authorization-config.yaml").read_text()
+    assert certificate(cluster, "worker-1").fingerprint().hex() in text

@@ -7,13 +7,19 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 import identity_world as world
-from kubevouch.api.catalog import EVENTS
+from kubevouch.api.catalog import CERTIFICATE_SIGNING_REQUESTS, EVENTS
 from kubevouch.api.core_v1.events import NORMAL, WARNING
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
-from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import IN_FORCE, MAX_NUMBERS, CertificateRevocation
+from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
+    CERTIFICATES_FOUND,
+    IN_FORCE,
+    MAX_NUMBERS,
+    CertificateRevocation,
+)
 from kubevouch.controllers.certificate_revocations import (
     LIFTED_EVENT,
     MAX_LISTED,
@@ -24,7 +30,9 @@ from kubevouch.controllers.event_recorder import EventRecorder
 from kubevouch.controllers.interface import Request
 from kubevouch.ledger.entries import ISSUED, REVOKED, Entry, Query
 from kubevouch.ledger.memory import MemoryLedger
-from kubevouch.pki import keys
+from kubevouch.pki import authority, keys
+from kubevouch.pki.x509.signature import PrivateKey
+from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.revocation.lost_revocations import LIFTED
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.testing.cluster import Cluster
@@ -62,7 +70,9 @@ def test_a_token_reaches_what_it_has_let_in(cluster: Cluster) -> None:
     revoke(cluster, tokens=["abcdef"])
     status = stored(cluster).status
     assert (status.matched, len(status.serials[0].numbers), len(status.certificates)) == (1, 1, 1)
-    assert [(each.type, each.status) for each in status.conditions] == [("InForce", "True")]
+    told = [(each.type, each.status) for each in status.conditions]
+    assert told == [("InForce", "True"), (CERTIFICATES_FOUND, "True")]
+    assert status.conditions[1].message == "1 certificate: 1 from the ledger, 1 from requests, 1 from both"
     assert cluster.server.revocations.serials(bytes.fromhex(status.serials[0].issuer))
 
 
@@ -112,7 +122,7 @@ def test_it_has_ended_when_no_certificate_is_left(cluster: Cluster) -> None:
     cluster.clock.advance(366 * 86400)
     cluster.settle()
     status = stored(cluster).status
-    assert status.matched == 0 and [each.type for each in status.conditions] == ["InForce", "Ended"]
+    assert status.matched == 0 and [each.type for each in status.conditions] == ["InForce", CERTIFICATES_FOUND, "Ended"]
 
 
 ISSUER, OTHER_ISSUER, KEY = "ab" * 20, "ef" * 20, "cd" * 32
@@ -134,8 +144,9 @@ PERIOD = {"since": "2020-01-01T00:00:00Z", "until": "2099-01-01T00:00:00Z"}
         {"users": ["alice"], "keys": [KEY]},
     ],
 )
-def test_more_than_is_listed_is_not_said_to_be_in_force(cluster: Cluster, revoked: dict[str, Any]) -> None:
+def test_more_than_is_listed_is_not_said_to_be_in_force(apart: Cluster, revoked: dict[str, Any]) -> None:
     """Deny webhooks and deny lists go by the status: what is not in it passes them."""
+    cluster = apart
     server, ledger = cluster.server, MemoryLedger()
     now, year = server.clock.now(), dt.timedelta(days=365)
     entries = (
@@ -168,7 +179,7 @@ def test_one_object_names_no_more_than_is_listed() -> None:
 )
 def test_what_only_the_api_server_refuses_is_told(cluster: Cluster, revoked: dict[str, Any]) -> None:
     revoke(cluster, **revoked)
-    (condition,) = stored(cluster).status.conditions
+    (condition,) = (each for each in stored(cluster).status.conditions if each.type == IN_FORCE)
     assert condition.status == "True" and "and no deny webhook or deny list" in condition.message
 
 
@@ -250,3 +261,70 @@ def test_who_stands_by_adds_what_only_he_knows_and_does_nothing_else(apart: Clus
     assert told == [REVOKED_EVENT]
     apart.run(beside.reconcile(Request("gone")))
     apart.run(beside.reconcile(Request("")))
+
+
+# ------------------------------------------------------------------ signed by somebody else
+
+
+@pytest.fixture
+def foreign() -> Iterator[Cluster]:
+    """Where another program approves and signs, which writes no ledger."""
+    with Cluster(controllers=("certificaterevocations",)) as running:
+        running.run(own_kinds.ensure(running.server.client))
+        yield running
+
+
+def _signed(cluster: Cluster, name: str, key: PrivateKey, node: str) -> Certificate:
+    """What that program puts into the request."""
+    now = cluster.server.clock.now()
+    ca = authority.create_authority("kubernetes", world.new_key(), now=now - dt.timedelta(days=1))
+    leaf = authority.issue_leaf(
+        ca, authority.LeafSpec(common_name=f"system:node:{node}", purposes=("client auth",)), key, now=now
+    )
+    csr = cluster.get(CERTIFICATE_SIGNING_REQUESTS, name)
+    status = msgspec.structs.replace(csr.status, certificate=leaf.pem())
+    changed = msgspec.structs.replace(csr, status=status)
+    cluster.run(cluster.server.client.update(CERTIFICATE_SIGNING_REQUESTS, changed, subresource="status"))
+    cluster.settle()
+    return leaf
+
+
+def _told(cluster: Cluster, name: str) -> tuple[str, str]:
+    (found,) = (each for each in stored(cluster, name).status.conditions if each.type == CERTIFICATES_FOUND)
+    return found.reason, found.message
+
+
+def test_what_another_program_signs_is_found_as_soon_as_it_is_there(foreign: Cluster) -> None:
+    """By its requester, its token, its node, its key; also by the revocation that came before the signature."""
+    key = world.new_key()
+    posted = world.ask(foreign, world.token_user(), world.node_request("worker-1", key))
+    world.approve(foreign, posted)
+    digest = hashlib.sha256(keys.public_key_of(key).canonical_info).hexdigest()
+    by: dict[str, dict[str, Any]] = {
+        "token": {"tokens": ["abcdef"]}, "requester": {"requesters": ["system:bootstrap:abcdef"]},
+        "node": {"nodes": ["worker-1"]}, "user": {"users": ["system:node:worker-1"]}, "key": {"keys": [digest]},
+        "other": {"tokens": ["uvwxyz"]},
+    }  # fmt: skip
+    for name, targets in by.items():
+        revoke(foreign, name, **targets)
+        reason, message = _told(foreign, name)
+        assert reason == "NothingFound" and "Kubernetes deletes a request an hour after" in message
+    leaf = _signed(foreign, posted, key, "worker-1")
+    for name in by.keys() - {"other"}:
+        assert stored(foreign, name).status.certificates == [leaf.fingerprint().hex()], name
+        assert _told(foreign, name) == ("Found", "1 certificate: 1 from requests")
+    assert stored(foreign, "other").status.certificates == []
+    # What was found once stays so when the request is gone.
+    foreign.delete(CERTIFICATE_SIGNING_REQUESTS, posted)
+    foreign.settle()
+    assert stored(foreign, "token").status.matched == 1
+
+
+def test_what_is_asked_for_later_is_not_reached(foreign: Cluster) -> None:
+    revoke(foreign, tokens=["abcdef"])
+    foreign.clock.advance(60)
+    key = world.new_key()
+    posted = world.ask(foreign, world.token_user(), world.node_request("worker-1", key))
+    world.approve(foreign, posted)
+    _signed(foreign, posted, key, "worker-1")
+    assert stored(foreign).status.certificates == []

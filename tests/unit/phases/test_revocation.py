@@ -13,10 +13,12 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import Certificate
 from kubevouch.ledger.entries import ISSUED, Entry, with_certificate
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.phases import revocation
-from kubevouch.phases.revocation import CutsOffError, Issued
+from kubevouch.phases.known_certificates import Issued
+from kubevouch.phases.revocation import CutsOffError
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.x509_certificate import Certificate
+from kubevouch.revocation.known import KnownCertificates
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.testing.cluster import Cluster
 
@@ -45,7 +47,7 @@ def test_the_last_administrator_is_not_revoked_in_two_steps() -> None:
         for name in ("adm-a", "adm-b"):
             entry = with_certificate(Entry(kind=ISSUED, at=now - HOUR), administrator(ca, name, now))
             cluster.run(ledger.append(entry))
-        issued = Issued(ledger, "test")
+        issued = Issued(KnownCertificates.of(ledger), "test")
 
         def judge(*objects: CertificateRevocation, own: tuple[Certificate, ...] = ()) -> None:
             plan = cluster.run(revocation.planned(issued, objects, now=now))

@@ -12,6 +12,7 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import Certificate
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.phases import node_removal
 from kubevouch.phases.revocation_enforcement import InForce, look, of_node, settled, written
+from kubevouch.revocation.known import KnownCertificates
 from kubevouch.server.bootstrap import own_kinds
 from kubevouch.testing.cluster import Cluster
 
@@ -32,12 +33,12 @@ def in_force(status: str, reason: str = "R") -> dict[str, str]:
 
 def test_a_server_of_ours_refuses_before_anybody_has_written_it() -> None:
     with Cluster(controllers=()) as cluster:
-        client, ledger = cluster.server.client, MemoryLedger()
+        client, known = cluster.server.client, KnownCertificates.of(MemoryLedger())
         cluster.run(own_kinds.ensure(client))
         made = cluster.run(client.create(CERTIFICATE_REVOCATIONS, revoked()))
-        (told,) = cluster.run(settled(client, [made], ledger, cluster.clock))
+        (told,) = cluster.run(settled(client, [made], known, cluster.clock))
         assert told.is_true and told.by_own_server and told.tree()["reason"] == "Refused"
-        assert cluster.run(look(client, made, ledger, cluster.clock)).is_true
+        assert cluster.run(look(client, made, known, cluster.clock)).is_true
         cluster.run(node_removal.remove(client, "worker-1"))
         (locked,) = cluster.run(of_node(client, "worker-1", cluster.clock))
         assert locked.is_true and locked.by_own_server

@@ -12,7 +12,8 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import IssuedNumbe
 from kubevouch.ledger.entries import DENIED, ISSUED, Entry
 from kubevouch.ledger.memory import MemoryLedger
 from kubevouch.machinery.text.times import Time
-from kubevouch.revocation.reach import fingerprint_of, numbers_of, reached
+from kubevouch.revocation.known import KnownCertificates, fingerprint_of
+from kubevouch.revocation.reach import numbers_of, reached
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)
@@ -71,16 +72,16 @@ LEDGER = (
 async def test_each_way_to_name_certificates(targets: dict[str, Any], serials: list[str]) -> None:
     ledger = MemoryLedger()
     await ledger.append(*LEDGER)
-    found = await reached(ledger, RevocationTargets(**targets), NOW, now=NOW)
-    assert [each.serial for each in found] == serials
+    found = await reached(KnownCertificates.of(ledger), RevocationTargets(**targets), NOW, now=NOW)
+    assert [each.entry.serial for each in found] == serials
 
 
 @async_test
 async def test_names_reach_back_only() -> None:
     ledger = MemoryLedger()
     await ledger.append(*LEDGER)
-    found = await reached(ledger, RevocationTargets(nodes=["a"]), NOW - 7 * DAY, now=NOW)
-    assert [each.serial for each in found] == ["1", "2", "3"]
+    found = await reached(KnownCertificates.of(ledger), RevocationTargets(nodes=["a"]), NOW - 7 * DAY, now=NOW)
+    assert [each.entry.serial for each in found] == ["1", "2", "3"]
 
 
 @async_test
@@ -95,8 +96,8 @@ async def test_until_the_last_second_that_can_be_written(targets: dict[str, Any]
     ledger = MemoryLedger()
     await ledger.append(entry("1"))
     last = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
-    found = await reached(ledger, RevocationTargets(**targets), last, now=NOW)
-    assert [each.serial for each in found] == ["1"]
+    found = await reached(KnownCertificates.of(ledger), RevocationTargets(**targets), last, now=NOW)
+    assert [each.entry.serial for each in found] == ["1"]
 
 
 @async_test
@@ -106,15 +107,15 @@ async def test_what_a_first_certificate_let_in_counts_once_that_has_ended() -> N
         entry("1", NOW - 9 * DAY, requester="system:bootstrap:abcdef", token="abcdef", not_after=NOW - DAY),
         entry("2", NOW - 5 * DAY),
     )
-    found = await reached(ledger, RevocationTargets(tokens=["abcdef"]), NOW, now=NOW)
-    assert [each.serial for each in found] == ["2"]
+    found = await reached(KnownCertificates.of(ledger), RevocationTargets(tokens=["abcdef"]), NOW, now=NOW)
+    assert [each.entry.serial for each in found] == ["2"]
 
 
 @async_test
 async def test_more_than_a_page() -> None:
     ledger = MemoryLedger()
     await ledger.append(*(entry(f"{number:x}") for number in range(2500)))
-    assert len(await reached(ledger, RevocationTargets(nodes=["a"]), NOW, now=NOW)) == 2500
+    assert len(await reached(KnownCertificates.of(ledger), RevocationTargets(nodes=["a"]), NOW, now=NOW)) == 2500
 
 
 def test_numbers_by_issuer() -> None:

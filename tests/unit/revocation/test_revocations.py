@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from kubevouch.api.core_v1 import ConfigMap
+from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
     CertificateRevocation,
     CertificateRevocationSpec,
@@ -18,13 +20,23 @@ from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import (
     IssuedPeriod,
     RevocationTargets,
 )
+from kubevouch.ledger.entries import ISSUED, Entry
 from kubevouch.machinery.meta import ObjectMeta
 from kubevouch.machinery.text.times import Time
 from kubevouch.pki import authority, keys
 from kubevouch.pki.keys import KeyAlgorithm
 from kubevouch.pki.x509.x509_certificate import Certificate
 from kubevouch.revocation import node_records
-from kubevouch.revocation.revocations import Mark, Revocations, Revoked, authority_id, mark_of, marks_of, numbers
+from kubevouch.revocation.revocations import (
+    Mark,
+    Revocations,
+    Revoked,
+    authority_id,
+    mark_in,
+    mark_of,
+    marks_of,
+    numbers,
+)
 
 NOW = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
 SECOND, DAY = dt.timedelta(seconds=1), dt.timedelta(days=1)
@@ -236,3 +248,41 @@ def test_what_is_taken_back_after_it_was_lost_counts_no_more() -> None:
     found.keep_no_more("r1")
     assert not found.why(marks(certificate()))
     assert len(found) == 0
+
+
+def test_which_may_reach_a_certificate_that_has_become_known() -> None:
+    """Each by its look-up: what is heard of is many, and most of it is about nothing that is revoked."""
+    at = dt.datetime(2031, 3, 1, 12, tzinfo=dt.UTC)
+    digest, key, issuer = "aa" * 32, "bb" * 32, "cc" * 20
+
+    def made(name: str, **revoked: Any) -> CertificateRevocation:
+        tree = {
+            "metadata": {"name": name, "creationTimestamp": "2031-03-01T12:00:00Z"},
+            "spec": {"reason": "superseded", "revoked": revoked},
+        }
+        found = CERTIFICATE_REVOCATIONS.codec.from_tree(tree).value
+        assert isinstance(found, CertificateRevocation)
+        return found
+
+    revocations = Revocations()
+    targets: dict[str, dict[str, Any]] = {
+        "serial": {"serials": [{"issuer": issuer, "numbers": ["7"]}]}, "fingerprint": {"certificates": [digest]},
+        "key": {"keys": [key]}, "user": {"users": ["alice"]}, "requester": {"requesters": ["bob"]},
+        "token": {"tokens": ["abcdef"]}, "other": {"users": ["carol"], "requesters": ["alice"]},
+        "period": {"periods": [{"since": "2031-03-01T11:00:00Z", "until": "2031-03-01T12:00:00Z"}]},
+    }  # fmt: skip
+    revocations.load(made(name, **each) for name, each in targets.items())
+    mark = Mark(bytes.fromhex(issuer), 7, bytes.fromhex(digest), bytes.fromhex(key), "alice", at)
+    assert revocations.about(mark, "bob", at) == targets.keys() - {"other"}
+    later = msgspec.structs.replace(mark, issued=at + dt.timedelta(hours=1))
+    named = {"user", "requester", "token", "period", "other"}
+    assert revocations.about(later, "bob", at + dt.timedelta(seconds=1)) == targets.keys() - named
+    revocations.changed("token", None)
+    assert "token" not in revocations.about(mark, "", at)
+
+
+def test_a_mark_of_what_is_written_down() -> None:
+    entry = Entry(kind=ISSUED, at=dt.datetime(2031, 3, 1, tzinfo=dt.UTC), serial="0a", issuer_key="aa", subject="alice")
+    assert mark_in(entry) == Mark(b"\xaa", 10, b"", b"", "alice", entry.at)
+    assert mark_in(msgspec.structs.replace(entry, serial="f" * 41)).serial == 0
+    assert mark_in(msgspec.structs.replace(entry, certificate=b"x")).fingerprint == hashlib.sha256(b"x").digest()

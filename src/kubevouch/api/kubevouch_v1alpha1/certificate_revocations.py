@@ -20,6 +20,8 @@ REASONS = (
 )  # fmt: skip
 
 IN_FORCE = "InForce"
+CERTIFICATES_FOUND = "CertificatesFound"
+"""Condition: certificates are known that it reaches; the message says from where, or where nothing was found."""
 ENDED = "Ended"
 """Condition: no certificate can be left that it is about."""
 
@@ -178,9 +180,14 @@ class CertificateRevocationStatus(Struct):
     ] = []
     conditions: Annotated[
         list[Condition],
-        wire(6, f"{IN_FORCE}, whether the API server was seen to refuse all that is revoked, and {ENDED} once no "
-             "certificate can be left.", list_type="map", map_keys=("type",)),
-    ] = []  # fmt: skip
+        wire(
+            6,
+            f"{IN_FORCE}, whether the API server was seen to refuse all that is revoked; {CERTIFICATES_FOUND}, with "
+            f"from where they are known; and {ENDED} once no certificate can be left.",
+            list_type="map",
+            map_keys=("type",),
+        ),
+    ] = []
 
 
 class CertificateRevocation(Object):
