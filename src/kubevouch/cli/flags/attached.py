@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kubevouch import wellknown
 from kubevouch.cli import ui
 from kubevouch.cli.exit_codes import ExitCode
 from kubevouch.cli.flags import together
@@ -163,7 +164,7 @@ def take_election(flags: dict[str, Any]) -> ElectionOptions | None:
         election = ElectionOptions(**given)
     except ElectionOptionsError as err:
         raise ui.CLIError(str(err), hint="see the --leader-elect-* flags", code=ExitCode.INVALID) from err
-    if wanted and election.name in ("kube-controller-manager", "kube-scheduler", "cloud-controller-manager"):
+    if wanted and election.name in (wellknown.KUBE_CONTROLLER_MANAGER, "kube-scheduler", "cloud-controller-manager"):
         raise ui.CLIError(
             f"the lease {election.name} is that of another program, all of which would stop",
             hint="choose another --leader-elect-resource-name",

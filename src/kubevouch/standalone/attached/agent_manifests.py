@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubevouch import wellknown
+
 Tree = dict[str, Any]
 
 NAMESPACE = "kubevouch-agent"
@@ -34,7 +36,7 @@ def daemon_set(image: str) -> list[Tree]:
         "enableServiceLinks": False,
         # The kubeconfig may name an address that only the node itself reaches, and the host name is the node's.
         "hostNetwork": True,
-        "nodeSelector": {"kubernetes.io/os": "linux", NODE_LABEL: "true"},
+        "nodeSelector": {wellknown.OS_LABEL: "linux", NODE_LABEL: "true"},
         "securityContext": {
             # The kubelet's files belong to root.
             "runAsGroup": 0, "runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"},

@@ -318,7 +318,7 @@ def _deployment(program: Program, namespace: str, image: str, ca_secret: str) ->
         "containers": [container],
         # Variables of every Service of the namespace are of no use here.
         "enableServiceLinks": False,
-        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "nodeSelector": {wellknown.OS_LABEL: "linux"},
         "securityContext": {
             "fsGroup": _UID, "runAsGroup": _UID, "runAsNonRoot": True, "runAsUser": _UID,
             "seccompProfile": {"type": "RuntimeDefault"},
@@ -329,7 +329,7 @@ def _deployment(program: Program, namespace: str, image: str, ca_secret: str) ->
         # Two on one node would go with it.
         "topologySpreadConstraints": [
             {
-                "labelSelector": {"matchLabels": labels}, "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchLabels": labels}, "maxSkew": 1, "topologyKey": wellknown.HOSTNAME_LABEL,
                 "whenUnsatisfiable": "ScheduleAnyway",
             }
         ],

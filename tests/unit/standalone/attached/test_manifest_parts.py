@@ -32,9 +32,9 @@ def test_the_same_settings_give_the_same_text() -> None:
 
 
 def test_parts_that_are_for_who_names_them_are_not_in_all() -> None:
-    assert chosen(()) == chosen(("all",)) == ("crds", "guards", "controllers")
+    assert chosen(()) == chosen(("all",)) == ("crds", "guards", "controllers", "revocation")
     assert chosen(("agent", "crds")) == ("crds", "agent")
-    assert chosen(("agent", "all")) == ("crds", "guards", "controllers", "agent")
+    assert chosen(("agent", "all")) == ("crds", "guards", "controllers", "revocation", "agent")
 
 
 def test_every_object_is_of_a_kind_that_is_installed_and_bears_its_labels() -> None:
