@@ -85,6 +85,7 @@ def metrics_reference() -> str:
     return metric_reference.page(_MADE)
 
 
+_REVOCATION = "revocation/revoked-credentials.yaml"
 _OWN_KINDS = (*(f"crds/{each.definition_name}.yaml" for each in OWN_KINDS), "crds/guards.yaml")
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/api.md": lambda: api_reference.page(_MADE),
@@ -99,7 +100,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "deploy/crds/guards.yaml": lambda: part("guards"),
     "deploy/guards/v1beta1.yaml": lambda: guards(GuardVersion.MUTATING_BETA),
     "deploy/guards/validating.yaml": lambda: guards(GuardVersion.VALIDATING),
-    "deploy/revocation/revoked-credentials.yaml": lambda: part("revocation"),
+    f"deploy/{_REVOCATION}": lambda: part("revocation"),
     "deploy/controllers/access.yaml": lambda: documents(_of_controllers(manifest_parts.access)),
     "deploy/controllers/deployment.yaml": lambda: documents(_of_controllers(manifest_parts.workloads)),
     "deploy/controllers/attestation.yaml": lambda: part("attestation"),
@@ -107,7 +108,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "deploy/cluster-api/workload.yaml": lambda: documents(manifests.cluster_api_access()),
     "deploy/cluster-api/management.yaml": lambda: documents(manifests.management_access()),
     "deploy/kustomization.yaml": lambda: dumps(
-        manifests.kustomization((*_OWN_KINDS, "controllers/access.yaml", "controllers/deployment.yaml"))
+        manifests.kustomization((*_OWN_KINDS, "controllers/access.yaml", "controllers/deployment.yaml", _REVOCATION))
     ),
     "deploy/kubevouch.yaml": lambda: part(manifest_parts.ALL),
 }

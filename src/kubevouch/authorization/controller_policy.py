@@ -16,6 +16,7 @@ from kubevouch.api.catalog import EVENTS as STORED_EVENTS
 from kubevouch.api.catalog import STORED
 from kubevouch.api.kubevouch_v1alpha1.catalog import ALLOWED_MACHINES, OWN_KINDS
 from kubevouch.api.kubevouch_v1alpha1.guards import APPROVERS
+from kubevouch.api.kubevouch_v1alpha1.revoked_writes import REVOKED_WRITES
 from kubevouch.api.kubevouch_v1alpha1.writer_guards import SIGNER_WRITERS, WRITER_RECORDS, WRITERS
 from kubevouch.api.rbac_v1 import PolicyRule
 from kubevouch.authorization.policy import (
@@ -334,6 +335,12 @@ def kubevouch_controller_policy() -> Policy:
             rule("update", _KUBEVOUCH, "certificaterevocations/status"),
             # Whether a server that is not ours refuses what is revoked.
             _ACCESS_REVIEWS,
+            rule(
+                "get",
+                "admissionregistration.k8s.io",
+                "validatingadmissionpolicies validatingadmissionpolicybindings",
+                [REVOKED_WRITES],
+            ),
             # What others have signed, and for whom.
             rule(_READ, _CERTIFICATES, _REQUESTS),
             EVENTS,

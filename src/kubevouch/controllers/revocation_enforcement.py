@@ -16,9 +16,17 @@ import msgspec
 from kubevouch import wellknown
 from kubevouch.api.authentication_v1 import GROUP as AUTHENTICATION_GROUP
 from kubevouch.api.authorization_v1 import ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
-from kubevouch.api.catalog import NODES, SELF_SUBJECT_REVIEWS, SUBJECT_ACCESS_REVIEWS
+from kubevouch.api.catalog import (
+    NODES,
+    SELF_SUBJECT_REVIEWS,
+    SUBJECT_ACCESS_REVIEWS,
+    VALIDATING_ADMISSION_POLICIES,
+    VALIDATING_ADMISSION_POLICY_BINDINGS,
+)
+from kubevouch.api.kubevouch_v1alpha1.revoked_writes import REVOKED_WRITES, refuses_writes
 from kubevouch.api.meta_v1 import Condition
 from kubevouch.client.interface import Client, TransportError
+from kubevouch.client.stored import find
 from kubevouch.machinery.errors import APIStatusError
 from kubevouch.revocation.enforcement import (
     OWN_SERVER,
@@ -112,6 +120,7 @@ class ObservedEnforcement:
         self._look_soon = look_soon
         self._known: dict[str, _Known] = {}
         self._all: Way | None = None
+        self._admission: tuple[Way, ...] = ()
         self._answered = float("-inf")
         self._turn = 0
 
@@ -128,7 +137,7 @@ class ObservedEnforcement:
         if way is None and former is not None:
             # Who begins to lead takes nothing back before it could ask.
             return former
-        return judge(reach, [] if way is None else [way])
+        return judge(reach, [] if way is None else [way, *self._admission])
 
     def forget(self, name: str) -> None:
         """See :class:`Enforcement`."""
@@ -145,7 +154,9 @@ class ObservedEnforcement:
     async def look(self) -> float:
         """One round of questions; the seconds until the next."""
         self._turn += 1
+        before = self._admission
         try:
+            self._admission = await admission(self._client)
             self._all = await self._look()
             self._answered = self._clock.monotonic()
         except (APIStatusError, TransportError) as err:
@@ -154,7 +165,7 @@ class ObservedEnforcement:
                 return SOON_SECONDS
             self._all = unanswered(f"the API server cannot be asked: {err}")
         for name, known in list(self._known.items()):
-            if known.told != self._way(known):
+            if known.told != self._way(known) or before != self._admission:
                 self._changed(name)
         return SOON_SECONDS if self._is_waiting() else LOOK_SECONDS
 
@@ -200,6 +211,11 @@ EVERYBODY = unanswered(
     " failure policy is Deny",
     REFUSES_EVERYBODY,
 )
+_BY_ADMISSION = Way(
+    "the admission policy", State.CONFIGURED, writes=True,
+    about=f"the admission policy {REVOKED_WRITES} refuses writes",
+    leaves_open="watches that are open, and impersonation",
+)  # fmt: skip
 _NOT_YET = unanswered("the API server has not been asked about it yet")
 _AUTHENTICATED = (wellknown.AUTHENTICATED_GROUP,)
 
@@ -241,7 +257,27 @@ async def look(client: Client, reach: Reach, clock: Clock) -> Condition:
         return judge(reach, [OWN_SERVER])
     if refuses_everybody(await ask(client, Holder(STRANGER, _AUTHENTICATED, _stranger()))):
         return judge(reach, [EVERYBODY])
-    return judge(reach, [await seen(client, holders(reach, _stranger()), clock)])
+    by_authorizers = await seen(client, holders(reach, _stranger()), clock)
+    return judge(reach, [by_authorizers, *await admission(client)])
+
+
+async def admission(client: Client) -> tuple[Way, ...]:
+    """The admission policy that refuses writes, where it stands as it is shipped; empty where it does not, or may not
+    be read. Nobody can see it refuse without the right to pretend to be whom it refuses.
+
+    Raises:
+        APIStatusError, TransportError
+    """
+    try:
+        policy = await find(client, VALIDATING_ADMISSION_POLICIES, REVOKED_WRITES)
+        binding = await find(client, VALIDATING_ADMISSION_POLICY_BINDINGS, REVOKED_WRITES)
+    except APIStatusError as err:
+        if err.code != 403:
+            raise
+        return ()
+    if policy is None or binding is None or not refuses_writes(policy, binding):
+        return ()
+    return (_BY_ADMISSION,)
 
 
 async def ask(client: Client, holder: Holder) -> Answer:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import msgspec
 
 from aio import run
+from kubevouch.api.admissionregistration_v1.policies import ValidatingAdmissionPolicy
 from kubevouch.api.authorization_v1 import SubjectAccessReview, SubjectAccessReviewStatus
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import RevocationTargets
+from kubevouch.api.kubevouch_v1alpha1.revoked_writes import REVOCATION_POLICY
 from kubevouch.api.meta_v1 import Condition
 from kubevouch.client.interface import Client, RawResponse, TransportError
 from kubevouch.controllers.revocation_enforcement import (
@@ -21,6 +24,9 @@ from kubevouch.controllers.revocation_enforcement import (
     OwnServerEnforcement,
     look,
 )
+from kubevouch.machinery.errors import not_found
+from kubevouch.machinery.meta import Object
+from kubevouch.machinery.scheme import Resource
 from kubevouch.revocation import deny
 from kubevouch.revocation.enforcement import Reach
 from kubevouch.revocation.revocations import Revocations
@@ -39,12 +45,21 @@ class Server:
         self.fails_closed = False
         self.is_away = False
         self.questions = 0
+        self.policy: Sequence[tuple[Resource[Any], Object]] = ()
 
     async def raw(self, method: str, path: str) -> RawResponse:
         if self.is_away:
             raise TransportError("no answer")
         assert (method, path) == ("GET", "/version")
         return RawResponse(200, body=msgspec.json.encode({"gitVersion": self.version}))
+
+    async def get(self, resource: Resource[Any], name: str, _namespace: str = "") -> Any:
+        if self.is_away:
+            raise TransportError("no answer")
+        found = next((obj for of, obj in self.policy if of is resource and obj.metadata.name == name), None)
+        if found is None:
+            raise not_found(resource.group_resource, name)
+        return found
 
     async def create(self, _resource: object, review: SubjectAccessReview) -> SubjectAccessReview:
         self.questions += 1
@@ -103,6 +118,27 @@ def test_it_is_said_what_each_round_has_seen() -> None:
     it.server.is_asked, it.server.fails_closed = True, False
     it.look()
     assert it.changed == ["a"] and it.say("a") == ["True Refused"]
+
+
+def test_the_admission_policy_refuses_writes_alone_and_counts_as_it_is_shipped() -> None:
+    it = World()
+    it.revoke("a")
+    it.server.is_asked = False
+    it.look()
+    assert it.say("a") == ["False NothingEnforces"]
+    it.server.policy = REVOCATION_POLICY
+    it.look()
+    assert it.changed == ["a"] and it.say("a") == ["False WritesOnly"]
+    (resource, policy), binding = REVOCATION_POLICY
+    spec = cast("ValidatingAdmissionPolicy", policy).spec
+    weaker = msgspec.structs.replace(spec.validations[0], expression="true")
+    changed = msgspec.structs.replace(spec, validations=[weaker])
+    it.server.policy = ((resource, msgspec.structs.replace(policy, spec=changed)), binding)
+    it.look()
+    assert it.changed == ["a"] and it.say("a") == ["False NothingEnforces"]
+    it.server.policy, it.server.is_asked = REVOCATION_POLICY, True
+    it.look()
+    assert it.say("a") == ["True Refused"]
 
 
 def test_a_new_one_is_asked_about_again_soon() -> None:

@@ -119,3 +119,18 @@ REVOCATION_POLICY: Sequence[tuple[Resource[Any], Object]] = (
     (VALIDATING_ADMISSION_POLICY_BINDINGS, default_binding(_BINDING)),
 )
 """The policy and its binding."""
+
+
+def refuses_writes(policy: ValidatingAdmissionPolicy, binding: ValidatingAdmissionPolicyBinding) -> bool:
+    """Whether these, as they are in a cluster, refuse what this policy does."""
+    mine, theirs = _POLICY.spec, policy.spec
+    return (
+        [(each.name, each.expression) for each in theirs.variables]
+        == [(each.name, each.expression) for each in mine.variables]
+        and [each.expression for each in theirs.validations] == [each.expression for each in mine.validations]
+        and [each.expression for each in theirs.match_conditions or ()]
+        == [each.expression for each in mine.match_conditions or ()]
+        and binding.spec.policy_name == REVOKED_WRITES
+        and DENY in binding.spec.validation_actions
+        and binding.spec.match_resources is None
+    )
