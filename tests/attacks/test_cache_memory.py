@@ -45,6 +45,7 @@ OF_TYPES = {
     "authorization.bootstrap_policy.node_rules", "authorization.controller_policy.kubernetes_controller_policy",
     "authorization.controller_policy.kubevouch_controller_policy",
     "authorization.kubeadm_policy.kubeadm_certs_policy", "authorization.kubeadm_policy.kubeadm_policy",
+    "authorization.ledger_policy.cluster_ledger_policy", "authorization.attestation_policy.attested_joining_policy",
     "authorization.ledger_policy.ledger_policy", "authorization.revocation_policy.revocation_policy",
     "authorization.recovery_policy.recovery_policy", "cel.compiler._engine", "cel.declarations.declarations",
 

@@ -15,7 +15,9 @@ from kubevouch.cli.main import run
 from processes import Up, kubevouch
 
 PAGE = (peers.ROOT / "docs" / "howto" / "ledger.md").read_text()
-COMMANDS = re.findall(r"^    (kubevouch .+)$", PAGE, re.MULTILINE)
+# Typed against a real kube-apiserver: tests/real/test_cluster_ledger.py.
+_IN_CLUSTER = PAGE.partition("## In the cluster\n")[2].partition("\n## ")[0]
+COMMANDS = re.findall(r"^    (kubevouch .+)$", PAGE.replace(_IN_CLUSTER, ""), re.MULTILINE)
 
 
 class Reader:

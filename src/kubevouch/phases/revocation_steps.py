@@ -293,14 +293,15 @@ async def surroundings(client: Client, users: Collection[str], nodes: Sequence[s
 
 async def _read(client: Client, resource: Resource[T], selector: str, told: Callable[[str], None]) -> list[T]:
     found: list[T] = []
-    options: ListOptions = msgspec.structs.replace(PAGES, field_selector=selector)
+    token = ""
     try:
         while len(found) < MAX_READ:
+            options = ListOptions(limit=PAGES.limit, field_selector=selector, continue_token=token)
             page = await client.list(resource, "", options)
             found += page.items
-            if not page.continue_token:
+            token = page.continue_token
+            if not token:
                 return found
-            options = msgspec.structs.replace(options, continue_token=page.continue_token)
     except APIStatusError as err:
         # 410: the pages became too old while they were read.
         if err.code not in (403, 404, 410):
