@@ -209,9 +209,14 @@ def test_config_maps(initialized: Any) -> None:
     info = cluster.get(catalog.CONFIG_MAPS, "cluster-info", PUBLIC).data
     published = yaml.safe_load(info["kubeconfig"])
     bundle = base64.b64encode((folder / "pki/ca.crt").read_bytes()).decode()
-    assert published["clusters"] == [
-        {"cluster": {"certificate-authority-data": bundle, "server": "https://127.0.0.1:6443"}, "name": ""}
-    ]
+    (only,) = published["clusters"]
+    # kubeadm's own, and which cluster it is.
+    (extension,) = only["cluster"].pop("extensions")
+    identity = cluster.get(catalog.NAMESPACES, SYSTEM).metadata.uid
+    assert (extension["name"], extension["extension"]) == ("kubevouch.io/cluster", {"id": identity})
+    assert only == {
+        "cluster": {"certificate-authority-data": bundle, "server": "https://127.0.0.1:6443"}, "name": "",
+    }  # fmt: skip
     assert not published.get("users") and not published.get("contexts") and not published.get("current-context")
 
     (key,) = (config := cluster.get(catalog.CONFIG_MAPS, "kubeadm-config", SYSTEM).data)
