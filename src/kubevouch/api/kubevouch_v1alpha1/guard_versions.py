@@ -16,13 +16,13 @@ from typing import Any
 
 from kubevouch.api.admissionregistration_v1.mutating_policies import MutatingAdmissionPolicy
 from kubevouch.api.admissionregistration_v1.policies import (
-    DENY,
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
     ValidatingAdmissionPolicySpec,
     Validation,
 )
 from kubevouch.api.catalog import MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS
+from kubevouch.api.kubevouch_v1alpha1.guarded_writes import annotation_of, judges_as
 from kubevouch.api.kubevouch_v1alpha1.guards import (
     AUTHORS_ANNOTATION,
     AUTHORS_NOW,
@@ -84,17 +84,8 @@ def guards_for(version: GuardVersion) -> Sequence[tuple[Resource[Any], Object]]:
 def is_guard(policy: ValidatingAdmissionPolicy, binding: ValidatingAdmissionPolicyBinding) -> bool:
     """Whether these hold every writer, as the guard of that name does in this version."""
     mine = _VALIDATING.get(policy.metadata.name)
-    theirs = policy.spec
     return (
-        mine is not None
-        and [(each.name, each.expression) for each in theirs.variables]
-        == [(each.name, each.expression) for each in mine.spec.variables]
-        and [each.expression for each in theirs.validations] == [each.expression for each in mine.spec.validations]
-        and theirs.failure_policy == mine.spec.failure_policy
-        and [each.expression for each in theirs.match_conditions or ()]
-        == [each.expression for each in mine.spec.match_conditions or ()]
-        and binding.spec.policy_name == policy.metadata.name
-        and DENY in binding.spec.validation_actions
+        mine is not None and policy.spec.failure_policy == mine.spec.failure_policy and judges_as(mine, policy, binding)
     )
 
 
@@ -110,10 +101,7 @@ def _annotation(name: str, now: str, sent: str) -> Validation:
 
 
 def _sent(name: str) -> str:
-    return (
-        f"(!has(object.metadata.annotations) || !('{name}' in object.metadata.annotations) ? '' : "
-        f"object.metadata.annotations['{name}'])"
-    )
+    return f"({annotation_of('object', name)})"
 
 
 def _field(name: str, now: str) -> Validation:

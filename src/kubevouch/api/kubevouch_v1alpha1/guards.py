@@ -50,6 +50,7 @@ from kubevouch.api.kubevouch_v1alpha1.catalog import (
 from kubevouch.api.kubevouch_v1alpha1.certificate_approvals import MAX_GROUPS
 from kubevouch.api.kubevouch_v1alpha1.certificate_revocations import ENDED, HOLD
 from kubevouch.api.kubevouch_v1alpha1.guarded_writes import about as _about
+from kubevouch.api.kubevouch_v1alpha1.guarded_writes import annotation_of
 from kubevouch.api.kubevouch_v1alpha1.writer_guards import WRITER_GUARDS
 from kubevouch.machinery.meta import LabelSelector, Object, ObjectMeta
 from kubevouch.machinery.scheme import Resource
@@ -130,11 +131,7 @@ _AS_IT_WAS = (
     f"{PUTS_BACK} && has(object.metadata.annotations) && '{AUTHORS_ANNOTATION}' in object.metadata.annotations ? "
     f"object.metadata.annotations['{AUTHORS_ANNOTATION}'] : ''"
 )
-_FORMER = (
-    f"oldObject == null ? ({_AS_IT_WAS}) : !has(oldObject.metadata.annotations) || "
-    f"!('{AUTHORS_ANNOTATION}' in oldObject.metadata.annotations) ? '' : "
-    f"oldObject.metadata.annotations['{AUTHORS_ANNOTATION}']"
-)
+_FORMER = f"oldObject == null ? ({_AS_IT_WAS}) : {annotation_of('oldObject', AUTHORS_ANNOTATION)}"
 AUTHORS_NOW = (
     "(oldObject != null && object.spec == oldObject.spec) || "
     "request.userInfo.username in variables.former.split('\\n') ? variables.former : "

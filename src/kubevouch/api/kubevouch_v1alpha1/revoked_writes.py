@@ -32,6 +32,7 @@ from kubevouch.api.admissionregistration_v1.policies import (
 from kubevouch.api.admissionregistration_v1.policy_defaults import default_binding, default_policy
 from kubevouch.api.catalog import VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS
 from kubevouch.api.kubevouch_v1alpha1.catalog import CERTIFICATE_REVOCATIONS
+from kubevouch.api.kubevouch_v1alpha1.guarded_writes import judges_as
 from kubevouch.machinery.meta import LabelSelector, Object, ObjectMeta
 from kubevouch.machinery.scheme import Resource
 from kubevouch.wellknown import CREDENTIAL_ID_EXTRA, NODE_NAME_EXTRA, NODE_USER_PREFIX
@@ -123,14 +124,4 @@ REVOCATION_POLICY: Sequence[tuple[Resource[Any], Object]] = (
 
 def refuses_writes(policy: ValidatingAdmissionPolicy, binding: ValidatingAdmissionPolicyBinding) -> bool:
     """Whether these, as they are in a cluster, refuse what this policy does."""
-    mine, theirs = _POLICY.spec, policy.spec
-    return (
-        [(each.name, each.expression) for each in theirs.variables]
-        == [(each.name, each.expression) for each in mine.variables]
-        and [each.expression for each in theirs.validations] == [each.expression for each in mine.validations]
-        and [each.expression for each in theirs.match_conditions or ()]
-        == [each.expression for each in mine.match_conditions or ()]
-        and binding.spec.policy_name == REVOKED_WRITES
-        and DENY in binding.spec.validation_actions
-        and binding.spec.match_resources is None
-    )
+    return judges_as(_POLICY, policy, binding) and binding.spec.match_resources is None

@@ -37,7 +37,7 @@ from kubevouch.api.kubevouch_v1alpha1.catalog import (
     NODE_IDENTITIES,
 )
 from kubevouch.api.kubevouch_v1alpha1.certificate_request_policies import AUDIT, REQUIRE
-from kubevouch.api.kubevouch_v1alpha1.guarded_writes import about
+from kubevouch.api.kubevouch_v1alpha1.guarded_writes import about, annotation_of
 from kubevouch.machinery.meta import Object, ObjectMeta
 from kubevouch.machinery.scheme import Resource
 from kubevouch.wellknown import KUBE_APISERVER_CLIENT_KUBELET_SIGNER, KUBELET_SERVING_SIGNER, SIGNERS_NAMESPACE
@@ -57,15 +57,8 @@ authorizer twice at most, and all expressions of an admission policy some 28 tim
 AUTHORITIES: Final = "certificateauthorities"
 """What the right to ``use`` a CA of the operator's directory is about; there are no such objects."""
 
-_FORMER_WRITER = (
-    "oldObject == null || !has(oldObject.metadata.annotations) || "
-    f"!('{WRITER_ANNOTATION}' in oldObject.metadata.annotations) ? '' : "
-    f"oldObject.metadata.annotations['{WRITER_ANNOTATION}']"
-)
-_SENT_WRITER = (
-    f"!has(object.metadata.annotations) || !('{WRITER_ANNOTATION}' in object.metadata.annotations) ? '' : "
-    f"object.metadata.annotations['{WRITER_ANNOTATION}']"
-)
+_FORMER_WRITER = f"oldObject == null || {annotation_of('oldObject', WRITER_ANNOTATION)}"
+_SENT_WRITER = annotation_of("object", WRITER_ANNOTATION)
 # Whoever sends another annotation answers for the policy as it stands: so a policy gets a writer without a change.
 WRITER_NOW = (
     "oldObject != null && object.spec == oldObject.spec && variables.sent == variables.former ? variables.former : "
