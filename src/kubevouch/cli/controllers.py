@@ -260,11 +260,15 @@ async def _checked(options: AttachedOptions) -> list[Report]:
     return reports
 
 
-def _tree(cluster: AttachedCluster, report: Report) -> dict[str, Any]:
-    findings = [
+def findings_of(report: Report) -> list[dict[str, str]]:
+    """As they are printed for programs."""
+    return [
         {"level": str(each.level), "about": each.about, "message": each.message, "hint": each.hint}
         for each in report.findings
     ]
+
+
+def _tree(cluster: AttachedCluster, report: Report) -> dict[str, Any]:
     return {
         "cluster": cluster.name,
         "server": cluster.config.options.server,
@@ -272,7 +276,7 @@ def _tree(cluster: AttachedCluster, report: Report) -> dict[str, Any]:
         "signs": list(report.signs),
         "signedElsewhere": list(report.contested),
         "assumedOff": list(report.assumed),
-        "findings": findings,
+        "findings": findings_of(report),
         "switchOff": list(report.switch_off),
         "missingRights": list(report.lacking),
         "missingKinds": list(report.missing_kinds),

@@ -18,6 +18,7 @@ from kubevouch.cli.flags.manifests import expect_parts, manifest_flags, take_set
 from kubevouch.cli.runner import run_async
 
 if TYPE_CHECKING:
+    from kubevouch.client.https import HTTPSClient
     from kubevouch.client.interface import Client
     from kubevouch.client.rest_config import RESTConfig
     from kubevouch.standalone.attached.check import Report
@@ -75,6 +76,7 @@ class _Installation:
     async def _run(self) -> None:
         from msgspec.structs import replace
 
+        from kubevouch.cli.controllers import findings_of
         from kubevouch.client.discovery import discover
         from kubevouch.standalone.attached import installation, manifest_parts
         from kubevouch.util.clock import SystemClock
@@ -105,7 +107,9 @@ class _Installation:
             problem = await self._wait(client, plan) if self.waits else None
             for program in programs:
                 report = await self._check(client, program)
-                self.tree["checks"].append({"program": program.name, **_facts(report)})
+                self.tree["checks"].append(
+                    {"program": program.name, "good": report.is_good, "findings": findings_of(report)}
+                )
                 if not report.is_good:
                     problem = problem or ui.CLIError(
                         "it is applied, and something is in its way",
@@ -131,7 +135,7 @@ class _Installation:
         if not any(each.is_work for each in plan):
             ui.say("  nothing to change")
 
-    async def _expect_no_conflict(self, client: Client, plan: Sequence[Step], programs: Sequence[Program]) -> None:
+    async def _expect_no_conflict(self, client: HTTPSClient, plan: Sequence[Step], programs: Sequence[Program]) -> None:
         """Raises :class:`CLIError`."""
         conflicts = [each for each in plan if each.action == "conflict"]
         if conflicts:
@@ -207,7 +211,7 @@ class _Installation:
             hint=f"kubectl -n {waiting.told.partition('/')[0]} describe pods",
         )
 
-    async def _check(self, client: Client, program: Program, *, tells: bool = True) -> Report:
+    async def _check(self, client: HTTPSClient, program: Program, *, tells: bool = True) -> Report:
         from kubevouch.cli.controllers import tell_report
         from kubevouch.controllers.catalog import select_attached
         from kubevouch.standalone.attached.check import Intent, judge, look
@@ -215,9 +219,7 @@ class _Installation:
         from kubevouch.util.clock import SystemClock
 
         intent = Intent(select_attached(program.controllers), program.controllers, program.signs, ledger=IN_CLUSTER)
-        date = getattr(client, "server_date", None)
-        now = SystemClock().now() if date is None else date.server
-        report = judge(await look(client, intent, now), intent)
+        report = judge(await look(client, intent, client.server_now(SystemClock())), intent)
         if tells and self.output == "text":
             tell_report(report)
         return report
@@ -269,13 +271,3 @@ def _told(step: Step) -> dict[str, Any]:
         "action": str(step.action), "apiVersion": step.resource.api_version, "kind": step.resource.kind,
         "namespace": step.namespace, "name": step.name, "note": step.note,
     }  # fmt: skip
-
-
-def _facts(report: Report) -> dict[str, Any]:
-    return {
-        "good": report.is_good,
-        "findings": [
-            {"level": str(each.level), "about": each.about, "message": each.message, "hint": each.hint}
-            for each in report.findings
-        ],
-    }

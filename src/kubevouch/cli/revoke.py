@@ -284,7 +284,7 @@ class _Asked:
         async with connected(self._config) as client:
             # By the server's clock certificates are issued: this machine's may be behind it.
             await client.raw("GET", "/version")
-            now = client.server_date.server if client.server_date is not None else SystemClock().now()
+            now = client.server_now(SystemClock())
             with opened(self._ledger) as ledger:
                 issued = await known_certificates.everything(client, ledger, self._ledger)
                 targets = _targets(named, since, until, now)

@@ -243,7 +243,7 @@ def _deny_list(kubeconfig: Path | None, ledger: Path | None) -> DenyList:
     async def listed() -> DenyList:
         async with connected(rest_config_of(kubeconfig)) as client:
             revoked = await revocation.revocations(client)
-            now = client.server_date.server if client.server_date is not None else SystemClock().now()
+            now = client.server_now(SystemClock())
             with opened(ledger) as beside:
                 issued = await known_certificates.everything(client, beside, ledger)
                 return await deny_list(issued, revoked, now=now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import random as random_module
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
@@ -91,6 +92,11 @@ class HTTPSClient:
     def server_date(self) -> ServerDate | None:
         """The Date of the newest answer, for finding clocks that differ."""
         return self._transport.server_date
+
+    def server_now(self, clock: Clock) -> dt.datetime:
+        """The server's time by its newest answer; that of ``clock`` where no answer has told it."""
+        date = self.server_date
+        return clock.now() if date is None else date.server
 
     def reload(self) -> None:
         """Read certificate files again at once; connections made with a replaced pair are ended."""

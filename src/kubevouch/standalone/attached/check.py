@@ -174,7 +174,7 @@ class Report(msgspec.Struct, frozen=True):
 async def server_time(client: HTTPSClient, clock: Clock) -> dt.datetime:
     """The server's time, by its answers; the machine's where it does not say. Raises APIStatusError, TransportError."""
     await client.raw("GET", "/version")
-    return clock.now() if client.server_date is None else client.server_date.server
+    return client.server_now(clock)
 
 
 async def look(client: Client, intent: Intent, now: dt.datetime) -> Seen:
@@ -183,9 +183,7 @@ async def look(client: Client, intent: Intent, now: dt.datetime) -> Seen:
     seen = await look_at_signers(client, now)
     unreadable: list[str] = []
     guarding = guards.faults(client, SystemClock(), guards.version_served(found))
-    unguarded = await _read(unreadable, "the guards", guarding, ())
-    if any(each.startswith("the guards: ") for each in unreadable):
-        unguarded = None
+    unguarded = await _read(unreadable, "the guards", guarding, None)
     bindings = await _read(unreadable, "ClusterRoleBindings", list_all(client, CLUSTER_ROLE_BINDINGS), None)
     names: tuple[str, ...] = ()
     if wellknown.CERTIFICATE_SIGNERS_CONTROLLER in intent.names and found.serves(CERTIFICATE_SIGNERS):
