@@ -150,7 +150,7 @@ def _one(policy: CertificateRequestPolicy) -> Iterable[Request]:
 def build(context: Context) -> QueueController:
     client = context.connect(NAME)
     policies = context.informers.informer(CERTIFICATE_REQUEST_POLICIES, client=client)
-    writers = PolicyWriters(client, context.clock, is_own_server=context.count is not None)
+    writers = PolicyWriters(client, context.clock, is_own_server=context.is_own_server)
     recorder = EventRecorder(client, context.clock, NAME)
     status = PolicyStatus(client, policies.lister, context.clock, writers, recorder)
     controller = QueueController(NAME, status, context.clock)

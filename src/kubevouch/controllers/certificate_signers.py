@@ -382,7 +382,7 @@ def build(context: Context) -> QueueController | None:
         context.named_authorities,
         signers,
         context.clock,
-        Guards(client, context.clock, is_own_server=context.count is not None),
+        Guards(client, context.clock, is_own_server=context.is_own_server),
     )
     controller = QueueController(NAME, reconciler, context.clock)
 

@@ -201,7 +201,8 @@ class Context(msgspec.Struct, frozen=True):
         signing_metrics: what is counted of signatures.
         running: the names of the controllers that are built over this.
         stands_by: another server leads, and does what only one may do.
-        is_own_server: the API server is the one that this process runs, and refuses what is revoked by itself.
+        is_own_server: the API server is the one that this process runs: it refuses what is revoked by itself, and what
+            it writes into objects can be believed.
         shares_cluster: other processes may act on it in turn, each with a ledger of its own.
         is_attached: programs that are not ours may do the same there; what is done here is marked.
     """

@@ -244,7 +244,7 @@ def build(context: Context) -> QueueController | None:
     csrs.indexer.add_index(UID_INDEX, _uid)
     csrs.indexer.add_index(CHALLENGE_INDEX, _named)
     # Another API server keeps what the requester has written there.
-    unanswered = OpenChallenges(trusts_annotations=context.count is not None)
+    unanswered = OpenChallenges(trusts_annotations=context.is_own_server)
     challenges.add_handler(
         ChangeHandler(lambda obj, gone: unanswered.changed(obj.metadata.name, None if gone else obj))
     )

@@ -273,4 +273,4 @@ class RequestQuestions:
 
 def request_questions(questions: OutsideQuestions, context: Context) -> RequestQuestions:
     """Over the questions of a controller that is built from ``context``."""
-    return RequestQuestions(questions, trusts_annotations=context.count is not None)
+    return RequestQuestions(questions, trusts_annotations=context.is_own_server)

@@ -20,7 +20,7 @@ from kubevouch.util.addresses import source_prefix
 def requester_flows(context: Context, csrs: Lister[CertificateSigningRequest]) -> Callable[[Request], str]:
     """The flow of a request that is named as its CertificateSigningRequest."""
     # Elsewhere the requester writes the annotation, and would have a flow for each address that he makes up.
-    trusts_annotations = context.count is not None
+    trusts_annotations = context.is_own_server
 
     def flow_of(request: Request) -> str:
         csr = csrs.get(request.name)

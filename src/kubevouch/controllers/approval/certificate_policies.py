@@ -400,7 +400,7 @@ def build(context: Context, controller: QueueController) -> PolicyApprover:
         context.inventory,
         context.clock,
         context.approval_metrics,
-        trusts_annotations=context.count is not None,
+        trusts_annotations=context.is_own_server,
         revocations=context.revocations,
         proven=NOTHING_PROVEN if context.attestation is None else context.attestation.proven,
     )

@@ -372,5 +372,5 @@ def build(context: Context, controller: QueueController) -> NodeAttestationAppro
         context.clock,
         request_questions(controller.questions, context),
         context.approval_metrics,
-        trusts_annotations=context.count is not None,
+        trusts_annotations=context.is_own_server,
     )
